@@ -1,0 +1,21 @@
+//! Decides what a session may touch.
+//!
+//! Every function here is pure: no clock, environment, file system or network. The same policy
+//! and the same question always give the same answer, so every rule is testable as data.
+//!
+//! Deliberately absent: opening a path (`cowork-sandbox` does, beneath a directory handle) and
+//! asking the host what it can do (the caller does, and passes the facts in). Until the kernel
+//! enforces it, a plan is advice.
+
+#![forbid(unsafe_code)]
+
+mod grant;
+mod limits;
+mod name;
+mod path;
+pub mod seccomp;
+
+pub use grant::{Access, GrantName, GrantNameError, GrantSpec, GrantSpecError};
+pub use limits::{Bytes, BytesError, Cpus, CpusError, HostSize, Limit, Limits, Origin, Span, SpanError};
+pub use name::{SessionId, SessionIdError};
+pub use path::{HostPath, PathError, RelativePath, SessionPath, Translation};
