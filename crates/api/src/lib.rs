@@ -1,1 +1,23 @@
-//! (being written)
+//! What crosses a process boundary, versioned.
+//!
+//! Three programs talk to each other: a client (the command line, later the daemon), the keeper,
+//! and the init of each session. All messages are here, with the plan that describes a session.
+//! A message is one packet of a `SOCK_SEQPACKET` socket, or one length-prefixed frame of a
+//! stream; descriptors travel beside it. The first byte of every packet is [`GENERATION`].
+//!
+//! Deliberately absent: sockets (`cowork-sandbox` has them), decisions (`cowork-policy`), and any
+//! type that is not sent. New variants are added at the end of an enum; anything else that changes
+//! the encoding of an old message needs a new generation.
+
+#![forbid(unsafe_code)]
+
+mod codec;
+pub mod guest;
+pub mod keeper;
+pub mod plan;
+
+pub use codec::{DecodeError, GENERATION, MAX_MESSAGE, decode, encode};
+
+/// Bytes that a person wrote and the kernel reads: a path, an argument, a variable. Not
+/// necessarily UTF-8, never with a NUL inside.
+pub type Text = Vec<u8>;

@@ -1,0 +1,111 @@
+//! Who a process is: keyrings, privilege bits, inherited descriptors, and locks that name a slot.
+
+use crate::{Errno, check, last_errno};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Gives this process a new, empty, anonymous session keyring in place of the inherited one.
+pub fn join_new_session_keyring() -> Result<(), Errno> {
+    // SAFETY: KEYCTL_JOIN_SESSION_KEYRING with a null name reads no memory of ours.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            libc::KEYCTL_JOIN_SESSION_KEYRING,
+            std::ptr::null::<libc::c_char>(),
+        )
+    };
+    check(result).map(|_| ())
+}
+
+/// Removes every capability from the bounding set, so that no later exec can gain one.
+///
+/// The kernel says `EINVAL` one past its last capability; that is where the loop ends.
+pub fn empty_bounding_set() -> Result<(), Errno> {
+    for capability in 0..64 as libc::c_ulong {
+        // SAFETY: PR_CAPBSET_DROP takes a number and no pointer.
+        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        if result < 0 {
+            let errno = last_errno();
+            return if errno == Errno::INVAL && capability > 0 { Ok(()) } else { Err(errno) };
+        }
+    }
+    Ok(())
+}
+
+/// Marks every descriptor from `first` on to be closed by the next exec.
+pub fn close_from_at_exec(first: u32) -> Result<(), Errno> {
+    // SAFETY: close_range with CLOEXEC closes nothing now; no descriptor owned by a value of this
+    // process becomes invalid while the process runs this program.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    check(result).map(|_| ())
+}
+
+/// Whether a slot could be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The slot is this open file's until it is closed.
+    Taken,
+    /// Somebody else holds it.
+    Busy,
+}
+
+/// Takes the lock on byte `slot` of `file` without waiting. The lock belongs to the open file
+/// description: it ends when the last descriptor of it is closed, also by a crash.
+pub fn take_slot(file: BorrowedFd<'_>, slot: u32) -> Result<Slot, Errno> {
+    let lock = libc::flock {
+        l_type: libc::c_short::try_from(libc::F_WRLCK).unwrap_or_default(),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default(),
+        l_start: libc::off_t::from(slot),
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: F_OFD_SETLK reads one `flock`, which lives until the call returns.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    match check(libc::c_long::from(result)) {
+        Ok(_) => Ok(Slot::Taken),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(Slot::Busy),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Asks the kernel for its Landlock ABI; `None` when Landlock is not there or switched off.
+pub fn landlock_abi() -> Option<u32> {
+    /// `LANDLOCK_CREATE_RULESET_VERSION`.
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with the version flag the kernel takes a null attribute of size zero.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0usize,
+            VERSION,
+        )
+    };
+    u32::try_from(result).ok().filter(|abi| *abi > 0)
+}
+
+/// Calls `add_key` with arguments that are wrong in every way; the errno tells whether the call
+/// reached the kernel (`EFAULT`, `EINVAL`) or a filter stood before it (`EPERM`).
+pub fn probe_add_key() -> Errno {
+    // SAFETY: all pointers are null; the kernel refuses them before it uses any.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_add_key,
+            std::ptr::null::<libc::c_char>(),
+            std::ptr::null::<libc::c_char>(),
+            std::ptr::null::<libc::c_void>(),
+            0usize,
+            0,
+        )
+    };
+    match check(result) {
+        Ok(_) => Errno::from_raw_os_error(libc::EIO),
+        Err(errno) => errno,
+    }
+}

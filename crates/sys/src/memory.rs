@@ -1,0 +1,20 @@
+//! Reading the memory of another process.
+
+use crate::{Errno, last_errno};
+
+/// Copies up to `buffer.len()` bytes at `address` of process or thread `pid`; says how many came.
+///
+/// The copy is made once. Whoever decides on it must act on the copy, because the owner of the
+/// memory can change it at any time.
+pub fn read_process(pid: u32, address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_overflow| Errno::SRCH)?;
+    let address = usize::try_from(address).map_err(|_overflow| Errno::FAULT)?;
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
+    // SAFETY: `local` describes `buffer`, borrowed mutably for the whole call; `remote` is an
+    // address of another process, which the kernel checks and this process never dereferences.
+    let read = unsafe {
+        libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
+    };
+    usize::try_from(read).map_err(|_negative| last_errno())
+}

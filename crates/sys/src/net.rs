@@ -1,0 +1,34 @@
+//! Network calls with addresses that came from elsewhere, and the loopback device.
+
+use crate::{Errno, check};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Connects `socket` to an address given as the bytes of a `sockaddr` of any family.
+pub fn connect_raw(socket: BorrowedFd<'_>, address: &[u8]) -> Result<(), Errno> {
+    let length = libc::socklen_t::try_from(address.len()).map_err(|_overflow| Errno::INVAL)?;
+    // SAFETY: the kernel reads `length` bytes from `address`, which is borrowed for the call and
+    // exactly that long; it does not require alignment because it copies them first.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) };
+    check(libc::c_long::from(result)).map(|_| ())
+}
+
+/// Brings `lo` up in the network namespace of this process.
+pub fn bring_up_loopback() -> Result<(), Errno> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: `ifreq` is plain old data of integers and byte arrays; all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    let up = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    request.ifr_ifru.ifru_flags = up;
+    // SAFETY: SIOCSIFFLAGS reads one `ifreq`, which lives until the call returns.
+    let result =
+        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    check(libc::c_long::from(result)).map(|_| ())
+}

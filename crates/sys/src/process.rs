@@ -1,0 +1,136 @@
+//! Making a process in new namespaces, and replacing it by a program that is held as a handle.
+
+use crate::{Errno, check};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::process::Pid;
+use std::convert::Infallible;
+use std::ffi::CString;
+
+/// Proof that the process had one thread when it was made.
+///
+/// A forked child owns a copy of the memory but only the forking thread: with a second thread, a
+/// lock could be held in the copy by nobody. The programs that fork make this proof first thing
+/// in `main` and start no thread afterwards.
+#[derive(Debug)]
+pub struct SingleThreaded(());
+
+impl SingleThreaded {
+    /// Counts the threads of this process.
+    pub fn observe() -> Result<Self, std::io::Error> {
+        let threads = std::fs::read_dir("/proc/self/task")?.count();
+        if threads == 1 {
+            Ok(Self(()))
+        } else {
+            Err(std::io::Error::other(format!("{threads} threads where one was expected")))
+        }
+    }
+}
+
+/// Which namespaces a new process gets of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespaces {
+    /// None: a plain child.
+    Inherited,
+    /// A user namespace alone, to carry an id map.
+    User,
+    /// User, mount, pid, network, ipc and host name. The cgroup namespace is left out: it must be
+    /// made by the child, once it is in its own cgroup.
+    Session,
+}
+
+/// `CLONE_INTO_CGROUP`, which does not fit the type that the `libc` crate gives it.
+const CLONE_INTO_CGROUP: u64 = 1 << 33;
+
+/// The two sides of a fork.
+#[derive(Debug)]
+pub enum Forked {
+    /// The caller, with the child's id and a handle on it.
+    Parent {
+        /// The child's process id.
+        pid: Pid,
+        /// A descriptor that names the child whatever happens to its id.
+        handle: OwnedFd,
+    },
+    /// The child.
+    Child,
+}
+
+/// Makes a child with a copy of this process, in new namespaces and, if given, in `cgroup` (a
+/// cgroup v2 directory).
+pub fn fork(
+    _proof: &SingleThreaded,
+    namespaces: Namespaces,
+    cgroup: Option<BorrowedFd<'_>>,
+) -> Result<Forked, Errno> {
+    let flags = match namespaces {
+        Namespaces::Inherited => 0,
+        Namespaces::User => libc::CLONE_NEWUSER,
+        Namespaces::Session => {
+            libc::CLONE_NEWUSER
+                | libc::CLONE_NEWNS
+                | libc::CLONE_NEWPID
+                | libc::CLONE_NEWNET
+                | libc::CLONE_NEWIPC
+                | libc::CLONE_NEWUTS
+        }
+    };
+    let mut handle: libc::c_int = -1;
+    // SAFETY: `clone_args` is plain old data of integers; all zeroes means "nothing asked".
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = u64::from(flags.cast_unsigned() | libc::CLONE_PIDFD.cast_unsigned());
+    arguments.pidfd = (&raw mut handle).addr() as u64;
+    arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+    if let Some(cgroup) = cgroup {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = u64::from(cgroup.as_raw_fd().cast_unsigned());
+    }
+    // SAFETY: without CLONE_VM the child runs on a copy of this stack, as after fork(2). The proof
+    // says that no other thread can have left a lock taken in that copy.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    let pid = check(result)?;
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(Forked::Child);
+    };
+    // SAFETY: in the parent, CLONE_PIDFD has stored a new descriptor here that nothing else owns.
+    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+    Ok(Forked::Parent { pid, handle })
+}
+
+/// Replaces this process by the program behind `file`.
+pub fn execute(
+    file: BorrowedFd<'_>,
+    arguments: &[CString],
+    environment: &[CString],
+) -> Result<Infallible, Errno> {
+    let arguments = crate::spawn::pointers(arguments);
+    let environment = crate::spawn::pointers(environment);
+    // SAFETY: both arrays end with a null pointer and point to NUL-terminated strings that are
+    // borrowed until the call returns, which it does only when it fails.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    match check(result) {
+        Ok(_) => Err(Errno::IO),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Ends this process at once, running no destructor and no exit handler: for a forked child that
+/// must not repeat its parent's clean-up.
+pub fn leave(status: u8) -> ! {
+    // SAFETY: `_exit` takes a number and does not return.
+    unsafe { libc::_exit(libc::c_int::from(status)) }
+}
