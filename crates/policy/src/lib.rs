@@ -13,9 +13,13 @@ mod grant;
 mod limits;
 mod name;
 mod path;
+pub mod plan;
 pub mod seccomp;
 
-pub use grant::{Access, GrantName, GrantNameError, GrantSpec, GrantSpecError};
-pub use limits::{Bytes, BytesError, Cpus, CpusError, HostSize, Limit, Limits, Origin, Span, SpanError};
+pub use grant::{Access, AccessError, GrantName, GrantNameError, GrantSpec, GrantSpecError};
+pub use limits::{
+    Bytes, BytesError, Cpus, CpusError, HostSize, Limit, Limits, LimitsError, Origin, Span,
+    SpanError,
+};
 pub use name::{SessionId, SessionIdError};
 pub use path::{HostPath, PathError, RelativePath, SessionPath, Translation};

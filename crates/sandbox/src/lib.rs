@@ -1,1 +1,20 @@
-//! (being written)
+//! Carries out a plan: the keeper, the init and the broker of sessions, and their client.
+//!
+//! The keeper holds the host's view and makes sessions; the init is PID 1 of one session and
+//! starts its commands; the broker decides, from outside, the system calls that a filter cannot
+//! decide by value. Keeper and init have one thread each, and nothing here links an async runtime.
+//!
+//! Deliberately absent: decisions. What a session gets is in its plan, which `cowork-policy` made.
+
+#![forbid(unsafe_code)]
+
+pub mod broker;
+pub mod channel;
+pub mod client;
+pub mod folder;
+pub mod host;
+pub mod init;
+pub mod keeper;
+mod kernel;
+
+pub use kernel::Failed;

@@ -1,7 +1,7 @@
 //! Who a process is: keyrings, privilege bits, inherited descriptors, and locks that name a slot.
 
 use crate::{Errno, check, last_errno};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Gives this process a new, empty, anonymous session keyring in place of the inherited one.
 pub fn join_new_session_keyring() -> Result<(), Errno> {
@@ -36,14 +36,44 @@ pub fn close_from_at_exec(first: u32) -> Result<(), Errno> {
     // SAFETY: close_range with CLOEXEC closes nothing now; no descriptor owned by a value of this
     // process becomes invalid while the process runs this program.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
+        libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
     };
     check(result).map(|_| ())
+}
+
+/// Puts `handles` at the descriptors 0, 1, 2 and so on, and marks all others to be closed by the
+/// next exec. For a process that is about to execute another program and does nothing else.
+pub fn hand_over(handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    /// Above any number a handle is put at, so that no copy overwrites one still to be made.
+    const ASIDE: libc::c_int = 100;
+    let mut copies = Vec::with_capacity(handles.len());
+    for handle in handles {
+        copies.push(rustix::io::fcntl_dupfd_cloexec(handle, ASIDE)?);
+    }
+    for (copy, place) in copies.iter().zip(0..) {
+        // SAFETY: dup2 takes two numbers. What was at `place` is closed without its owner knowing:
+        // the caller executes another program next, and no destructor runs before that.
+        let result = unsafe { libc::dup2(copy.as_raw_fd(), place) };
+        check(libc::c_long::from(result))?;
+    }
+    close_from_at_exec(u32::try_from(handles.len()).unwrap_or(0))
+}
+
+/// Takes over the descriptor `number` that [`hand_over`] put in place before the exec. For the
+/// first lines of `main`, before anything else was opened; a second call for the same number says
+/// `EBADF`.
+pub fn take_over(number: u32) -> Result<OwnedFd, Errno> {
+    /// Above the numbers that can be taken over, so that a copy is never taken for an original.
+    const ASIDE: libc::c_int = 100;
+    let number = libc::c_int::try_from(number).map_err(|_overflow| Errno::BADF)?;
+    // SAFETY: F_DUPFD_CLOEXEC takes numbers; an invalid one gives EBADF.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, ASIDE) };
+    let copy = check(libc::c_long::from(copy))?;
+    // SAFETY: the original was inherited, and no value of this process owns it: see above.
+    unsafe { libc::close(number) };
+    let copy = libc::c_int::try_from(copy).map_err(|_overflow| Errno::BADF)?;
+    // SAFETY: fcntl has just made this descriptor; nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Whether a slot could be taken.

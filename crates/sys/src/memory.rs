@@ -13,8 +13,6 @@ pub fn read_process(pid: u32, address: u64, buffer: &mut [u8]) -> Result<usize, 
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
     // SAFETY: `local` describes `buffer`, borrowed mutably for the whole call; `remote` is an
     // address of another process, which the kernel checks and this process never dereferences.
-    let read = unsafe {
-        libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
-    };
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(read).map_err(|_negative| last_errno())
 }

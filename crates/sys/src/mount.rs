@@ -55,12 +55,8 @@ pub fn set_attributes(
         Some(Propagation::Shared) => libc::MS_SHARED,
         Some(Propagation::Slave) => libc::MS_SLAVE,
     };
-    let mut raw = libc::mount_attr {
-        attr_set: attributes.set,
-        attr_clr: 0,
-        propagation,
-        userns_fd: 0,
-    };
+    let mut raw =
+        libc::mount_attr { attr_set: attributes.set, attr_clr: 0, propagation, userns_fd: 0 };
     if let Some(userns) = attributes.idmap {
         raw.attr_set |= libc::MOUNT_ATTR_IDMAP;
         raw.userns_fd = u64::try_from(userns.as_raw_fd()).unwrap_or(u64::MAX);

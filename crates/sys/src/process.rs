@@ -87,11 +87,7 @@ pub fn fork(
     // SAFETY: without CLONE_VM the child runs on a copy of this stack, as after fork(2). The proof
     // says that no other thread can have left a lock taken in that copy.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw mut arguments,
-            size_of::<libc::clone_args>(),
-        )
+        libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<libc::clone_args>())
     };
     let pid = check(result)?;
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
@@ -100,6 +96,29 @@ pub fn fork(
     // SAFETY: in the parent, CLONE_PIDFD has stored a new descriptor here that nothing else owns.
     let handle = unsafe { OwnedFd::from_raw_fd(handle) };
     Ok(Forked::Parent { pid, handle })
+}
+
+/// Which namespaces this process leaves for new ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// A copy of the mounts.
+    Mounts,
+    /// A user namespace, and a copy of the mounts that it owns.
+    UserAndMounts,
+    /// The view of cgroups: its own cgroup becomes the root.
+    Cgroups,
+}
+
+/// Moves this process into new namespaces.
+pub fn unshare(_proof: &SingleThreaded, leave: Leave) -> Result<(), Errno> {
+    let flags = match leave {
+        Leave::Mounts => libc::CLONE_NEWNS,
+        Leave::UserAndMounts => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
+        Leave::Cgroups => libc::CLONE_NEWCGROUP,
+    };
+    // SAFETY: no flag here is CLONE_FILES, which would separate descriptor tables of threads.
+    let result = unsafe { libc::unshare(flags) };
+    check(libc::c_long::from(result)).map(|_| ())
 }
 
 /// Replaces this process by the program behind `file`.

@@ -51,12 +51,7 @@ fn set_filter(program: &[Instruction], flags: libc::c_ulong) -> Result<libc::c_l
     // SAFETY: `Instruction` has the layout of `sock_filter`; `filter` says how many there are, and
     // the kernel copies them before it returns.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            &raw const filter,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter)
     };
     check(result)
 }
@@ -90,12 +85,7 @@ pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification, Errno> {
     // SAFETY: the request is defined for one `seccomp_notif`, which lives until the call returns.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, &raw mut raw) };
     check(libc::c_long::from(result))?;
-    Ok(Notification {
-        id: raw.id,
-        thread: raw.pid,
-        number: raw.data.nr,
-        arguments: raw.data.args,
-    })
+    Ok(Notification { id: raw.id, thread: raw.pid, number: raw.data.nr, arguments: raw.data.args })
 }
 
 /// Whether the call still waits: its caller lives, and its thread id still names it.
@@ -131,12 +121,7 @@ pub fn knows_notifications() -> bool {
     let action = libc::SECCOMP_RET_USER_NOTIF;
     // SAFETY: the operation reads one u32, which lives until the call returns.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_GET_ACTION_AVAIL,
-            0,
-            &raw const action,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action)
     };
     result == 0
 }
@@ -150,4 +135,3 @@ const NOTIF_RECV: libc::c_ulong = request(3, 0, size_of::<libc::seccomp_notif>()
 const NOTIF_SEND: libc::c_ulong = request(3, 1, size_of::<libc::seccomp_notif_resp>());
 const NOTIF_ID_VALID: libc::c_ulong = request(1, 2, size_of::<u64>());
 const NOTIF_SET_FLAGS: libc::c_ulong = request(1, 4, size_of::<u64>());
-

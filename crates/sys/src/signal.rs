@@ -27,16 +27,14 @@ impl Signals {
             unsafe { libc::sigaddset(&raw mut set, *number) };
         }
         // SAFETY: `set` is initialised; the old mask is not asked for.
-        let masked = unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
-        };
+        let masked =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if masked != 0 {
             return Err(Errno::from_raw_os_error(masked));
         }
         // SAFETY: `set` is initialised; -1 asks for a new descriptor.
-        let raw = unsafe {
-            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-        };
+        let raw =
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if raw < 0 {
             return Err(last_errno());
         }

@@ -108,9 +108,7 @@ pub fn spawn(command: &Command<'_>, stack: &mut Stack) -> Result<i32, SpawnError
     let pid = check(libc::c_long::from(pid))
         .map_err(|errno| SpawnError { stage: Stage::Clone, errno })?;
     match order.failure {
-        Some((stage, errno)) => {
-            Err(SpawnError { stage, errno: Errno::from_raw_os_error(errno) })
-        }
+        Some((stage, errno)) => Err(SpawnError { stage, errno: Errno::from_raw_os_error(errno) }),
         None => Ok(i32::try_from(pid).unwrap_or(-1)),
     }
 }

@@ -1,0 +1,383 @@
+//! `cowork run`: one session for one command.
+
+use crate::arguments::Run;
+use crate::explain;
+use crate::failure::{self, Failure, note};
+use crate::relay::{End, Happened, Pump, Pumps};
+use crate::request;
+use crate::streams::{Direction, Kind, Streams, copied, own, set_nonblocking};
+use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Whom};
+use cowork_api::keeper::{EndReason, Message, Request};
+use cowork_policy::plan::{self, SessionRequest};
+use cowork_sandbox::client::{ClientError, Keeper, Session};
+use cowork_sys::Errno;
+use cowork_sys::signal::Signals;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::process::Signal;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The number of the only command of a session.
+const COMMAND: u32 = 1;
+
+/// Signals that are passed on to the command.
+const PASSED_ON: [Signal; 6] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+/// Runs the command and returns its exit status.
+pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
+    let streams = Streams::look()?;
+    let environment = named_environment(&options.environment)?;
+    let request = request::build(&options.session)?;
+    let signals = collect_signals()?;
+    let mut keeper = Keeper::start()?;
+    let plan = plan::compile(&request, &cowork_sandbox::host::system());
+    let (status, session) = keeper.create(plan)?;
+    if options.verbose {
+        explain::print_status(&status);
+    }
+    for submount in submounts(&request) {
+        note(&format!(
+            "`{}` is mounted inside a granted folder and comes along",
+            submount.display()
+        ));
+    }
+    let mut execute = Execute {
+        command: COMMAND,
+        arguments: options.command.iter().map(|word| word.as_bytes().into()).collect(),
+        environment: environment_of(&request, environment),
+        folder: folder_of(options, &request),
+        ..Execute::default()
+    };
+    let mut runner = Runner { keeper, session, signals, id: status.session, outputs: 0 };
+    let wiring = runner.wire(&streams, &mut execute)?;
+    let outcome = runner.execute(&execute, wiring);
+    let unkept = options.session.outputs.is_none() && runner.outputs > 0;
+    drop(runner);
+    if unkept {
+        note("what the command left in mnt/outputs was discarded: keep it with `--outputs FOLDER`");
+    }
+    outcome
+}
+
+fn collect_signals() -> Result<Signals, Failure> {
+    let mut numbers: Vec<i32> = PASSED_ON.iter().map(|signal| signal.as_raw()).collect();
+    numbers.push(Signal::WINCH.as_raw());
+    Signals::collect(&numbers)
+        .map_err(|errno| Failure::host("cannot collect signals", Some(errno.to_string())))
+}
+
+/// The variables that the user named, from the option's values.
+fn named_environment(values: &[OsString]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+    let mut named = Vec::new();
+    for value in values {
+        let bytes = value.as_bytes();
+        let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+            Some(at) => {
+                let (name, value) = bytes.split_at(at);
+                (name.to_vec(), value.get(1..).unwrap_or_default().to_vec())
+            }
+            None => match std::env::var_os(value) {
+                Some(found) => (bytes.to_vec(), found.into_vec()),
+                None => {
+                    return Err(Failure::input(
+                        format!("there is no variable `{}` to pass", value.to_string_lossy()),
+                        "set it first, or give its value: `--env NAME=VALUE`",
+                    ));
+                }
+            },
+        };
+        if name.is_empty() {
+            let sentence = "a variable needs a name before the `=`";
+            return Err(Failure::input(sentence, "write `--env NAME=VALUE`"));
+        }
+        named.push((name, value));
+    }
+    Ok(named)
+}
+
+fn environment_of(request: &SessionRequest, named: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
+    let caller = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
+    plan::environment(&request.id, caller, named)
+}
+
+/// Where the command starts: where the user said, taken from the session's folder.
+fn folder_of(options: &Run, request: &SessionRequest) -> Vec<u8> {
+    let home = plan::home_of(&request.id);
+    let folder = options.folder.as_ref().map(|folder| Path::new(&home).join(folder));
+    folder.map_or_else(|| home.clone().into(), |folder| folder.into_os_string().into_vec())
+}
+
+/// Mounts inside granted folders, which the user may not think of.
+fn submounts(request: &SessionRequest) -> Vec<std::path::PathBuf> {
+    cowork_sandbox::host::mounts_inside(request.grants.iter().map(|grant| grant.path.as_path()))
+}
+
+/// How the command's streams are connected.
+struct Wiring {
+    pumps: Pumps,
+    handles: Vec<OwnedFd>,
+    terminal: Option<OwnedFd>,
+    /// The caller's terminal as it was, restored when this is dropped.
+    _raw: Option<RawTerminal>,
+}
+
+struct Runner {
+    keeper: Keeper,
+    session: Session,
+    signals: Signals,
+    id: String,
+    /// How many things the command left in its folder for deliverables.
+    outputs: u64,
+}
+
+impl Runner {
+    /// Connects the caller's streams to those of the command.
+    fn wire(&mut self, streams: &Streams, execute: &mut Execute) -> Result<Wiring, Failure> {
+        let failed = |errno: Errno| {
+            Failure::host("cannot connect the command's streams", Some(errno.to_string()))
+        };
+        let terminal = if streams.any_terminal() { Some(self.open_terminal()?) } else { None };
+        let slave = terminal.as_ref().map(|terminal| slave_of(terminal.as_fd()));
+        let slave = slave.transpose().map_err(failed)?;
+        let mut wiring =
+            Wiring { pumps: Pumps::default(), handles: Vec::new(), terminal, _raw: None };
+        for (index, (kind, stream)) in streams.kinds.into_iter().zip(own()).enumerate() {
+            let inwards = index == 0;
+            let handle = match (kind, &slave) {
+                (Kind::Null, _) => continue,
+                (Kind::Terminal, Some(slave)) => {
+                    slave.try_clone().map_err(|_full| failed(Errno::MFILE))?
+                }
+                (Kind::Pipe, _) => {
+                    stream.try_clone_to_owned().map_err(|_full| failed(Errno::MFILE))?
+                }
+                (Kind::Other | Kind::Terminal, _) if inwards => {
+                    let (near, far) = copied(Direction::Inwards).map_err(failed)?;
+                    let pump = Pump::new(End::Caller(stream), End::Own(near));
+                    wiring.pumps.inwards.push(pump);
+                    far
+                }
+                (Kind::Other | Kind::Terminal, _) => {
+                    let (near, far) = copied(Direction::Outwards).map_err(failed)?;
+                    let pump = Pump::new(End::Own(near), End::Caller(stream));
+                    wiring.pumps.outwards.push(pump);
+                    far
+                }
+            };
+            let position = u8::try_from(wiring.handles.len()).unwrap_or(0);
+            if let Some(place) = execute.stdio.get_mut(index) {
+                *place = Stdio::Passed(position);
+            }
+            wiring.handles.push(handle);
+        }
+        if wiring.terminal.is_some() {
+            connect_terminal(&mut wiring, streams, execute).map_err(failed)?;
+        }
+        Ok(wiring)
+    }
+
+    fn open_terminal(&mut self) -> Result<OwnedFd, Failure> {
+        self.session.send(&ToInit::OpenTerminal { nonce: 0 }, &[])?;
+        match self.session.receive()? {
+            (FromInit::Terminal { errno: 0, .. }, Some(terminal)) => Ok(terminal),
+            (FromInit::Terminal { errno, .. }, _) => {
+                let cause = std::io::Error::from_raw_os_error(errno).to_string();
+                Err(Failure::host("cannot open a terminal in the session", Some(cause)))
+            }
+            _ => Err(ClientError::Gone("session").into()),
+        }
+    }
+
+    /// Starts the command and stays with it to its end.
+    fn execute(&mut self, execute: &Execute, wiring: Wiring) -> Result<ExitCode, Failure> {
+        let Wiring { mut pumps, handles, terminal, _raw } = wiring;
+        let borrowed: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
+        self.session.send(&ToInit::Execute(execute.clone()), &borrowed)?;
+        drop(borrowed);
+        // The session has its own copies now; with ours open no stream would ever end.
+        drop(handles);
+        let ended = loop {
+            match pumps.run_until(&self.signals, &self.session, &self.keeper)? {
+                Happened::Signal(signal) => self.pass_on(signal, terminal.as_ref())?,
+                Happened::Session => match self.session.receive() {
+                    Ok((FromInit::Ended { ending, .. }, _)) => break Ok(ending),
+                    Ok((FromInit::Refused { why, .. }, _)) => break Err(refused(&why, execute)),
+                    Ok(_) => {}
+                    Err(error) => break Err(self.explain_loss(error)),
+                },
+                Happened::Keeper => match self.keeper.event() {
+                    Ok(Message::SessionEnded { reason, .. }) => break Err(ended_early(reason)),
+                    Ok(_) => {}
+                    Err(error) => break Err(error.into()),
+                },
+            }
+        };
+        if ended.is_ok() {
+            // Deliverables are counted before the session goes, its last output is read after.
+            self.finish(&mut pumps);
+        }
+        Ok(match ended? {
+            Ending::Status(status) => ExitCode::from(status),
+            Ending::Signal(signal) => ExitCode::from(128u8.saturating_add(signal)),
+        })
+    }
+
+    /// Whatever the command left running is ended, so that every stream ends.
+    fn finish(&mut self, pumps: &mut Pumps) {
+        let session = self.id.clone();
+        // Outputs are looked at while the session still exists.
+        self.count_outputs();
+        drop(self.keeper.call(Request::Destroy { session }));
+        pumps.drain();
+    }
+
+    fn count_outputs(&mut self) {
+        let folder = format!("{}/{}/mnt/outputs", plan::SESSIONS, self.id).into_bytes();
+        if self.session.send(&ToInit::Count { nonce: 0, folder }, &[]).is_err() {
+            return;
+        }
+        while let Ok((message, _)) = self.session.receive() {
+            if let FromInit::Counted { entries, .. } = message {
+                self.outputs = entries.unwrap_or(0);
+                return;
+            }
+        }
+    }
+
+    fn pass_on(&self, signal: i32, terminal: Option<&OwnedFd>) -> Result<(), ClientError> {
+        if signal == Signal::WINCH.as_raw() {
+            if let Some(terminal) = terminal {
+                copy_size(terminal.as_fd());
+            }
+            return Ok(());
+        }
+        let message = ToInit::Signal { command: COMMAND, signal, whom: Whom::Group };
+        self.session.send(&message, &[])
+    }
+
+    /// The session is gone: the keeper knows why.
+    fn explain_loss(&mut self, error: ClientError) -> Failure {
+        match self.keeper.event() {
+            Ok(Message::SessionEnded { reason, .. }) => ended_early(reason),
+            _ => error.into(),
+        }
+    }
+}
+
+fn ended_early(reason: EndReason) -> Failure {
+    match reason {
+        EndReason::TimeOver => {
+            let hint = "give it more with `--timeout`";
+            Failure::input("the session's time was over", hint).with_code(failure::TIME_OVER)
+        }
+        EndReason::InitDied => Failure::input(
+            "the session ended: its PID 1 was killed",
+            "it may have run out of memory: see `--memory`",
+        ),
+        EndReason::Revocation => {
+            Failure::input("the session ended: a revoked folder was still in use", "")
+        }
+    }
+}
+
+fn refused(why: &Refusal, execute: &Execute) -> Failure {
+    let name = execute.arguments.first().map(|name| String::from_utf8_lossy(name).into_owned());
+    let name = name.unwrap_or_default();
+    let said = |errno: &i32| std::io::Error::from_raw_os_error(*errno).to_string();
+    match why {
+        Refusal::NotFound => Failure::input(
+            format!("there is no command `{name}` in the session"),
+            "commands come from the host's /usr; grant the folder it is in and name it by its path",
+        )
+        .with_code(failure::NOT_FOUND),
+        Refusal::NotExecutable { errno } => {
+            Failure::input(format!("the command `{name}` cannot be executed"), "")
+                .with_cause(said(errno))
+                .with_code(failure::NOT_EXECUTABLE)
+        }
+        Refusal::Folder { errno } => {
+            let folder = String::from_utf8_lossy(&execute.folder).into_owned();
+            Failure::input(
+                format!("the command cannot start in `{folder}`"),
+                "name a folder of the session, e.g. `--cd mnt/NAME`",
+            )
+            .with_cause(said(errno))
+        }
+        Refusal::Malformed(text) => Failure::host(format!("the command was refused: {text}"), None),
+        Refusal::Failed { step, errno } => {
+            Failure::host(format!("cannot {step}"), Some(said(errno)))
+        }
+    }
+}
+
+/// Gives the command the session's terminal, and takes the caller's out of its usual mode.
+fn connect_terminal(
+    wiring: &mut Wiring,
+    streams: &Streams,
+    execute: &mut Execute,
+) -> Result<(), Errno> {
+    let Some(terminal) = &wiring.terminal else { return Ok(()) };
+    copy_size(terminal.as_fd());
+    let duplicate = || terminal.try_clone().map_err(|_full| Errno::MFILE);
+    set_nonblocking(terminal.as_fd())?;
+    let screen =
+        streams.kinds.into_iter().zip(own()).skip(1).find(|(kind, _)| *kind == Kind::Terminal);
+    let screen = screen.map_or(rustix::stdio::stdout(), |(_, stream)| stream);
+    wiring.pumps.outwards.push(Pump::new(End::Own(duplicate()?), End::Caller(screen)));
+    if streams.interactive() {
+        execute.terminal = true;
+        wiring._raw = Some(RawTerminal::enter(rustix::stdio::stdin())?);
+        let pump = Pump::new(End::Caller(rustix::stdio::stdin()), End::Own(duplicate()?));
+        wiring.pumps.inwards.push(pump);
+    } else {
+        // The caller's terminal turns line ends into carriage returns itself.
+        let slave = slave_of(terminal.as_fd())?;
+        let mut settings = tcgetattr(&slave)?;
+        settings.output_modes -= rustix::termios::OutputModes::OPOST;
+        tcsetattr(&slave, OptionalActions::Now, &settings)?;
+    }
+    Ok(())
+}
+
+/// The side of a terminal that a command gets.
+fn slave_of(terminal: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    use rustix::pty::OpenptFlags;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    rustix::pty::unlockpt(terminal)?;
+    rustix::pty::ioctl_tiocgptpeer(terminal, flags)
+}
+
+/// Gives the session's terminal the size of the caller's.
+fn copy_size(terminal: BorrowedFd<'_>) {
+    let size = own().into_iter().find_map(|stream| tcgetwinsize(stream).ok());
+    if let Some(size) = size {
+        // A terminal that cannot be resized keeps its size.
+        cowork_sys::ignore(tcsetwinsize(terminal, size));
+    }
+}
+
+/// The caller's terminal in raw mode; as it was when this is dropped.
+struct RawTerminal {
+    terminal: BorrowedFd<'static>,
+    before: Termios,
+}
+
+impl RawTerminal {
+    fn enter(terminal: BorrowedFd<'static>) -> Result<Self, Errno> {
+        let before = tcgetattr(terminal)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(terminal, OptionalActions::Now, &raw)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        cowork_sys::ignore(tcsetattr(self.terminal, OptionalActions::Now, &self.before));
+    }
+}

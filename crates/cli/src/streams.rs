@@ -1,0 +1,103 @@
+//! What the caller's standard streams are, and what of them a session may hold.
+//!
+//! A descriptor is more than the bytes behind it: through `/proc/self/fd` a file can be opened
+//! again with other rights, a folder is a way out, a socket can carry descriptors, a terminal can
+//! be typed into. So only pipes cross the boundary. Terminals are replaced by one of the session's
+//! own, and everything else is copied through a pipe.
+
+use crate::failure::Failure;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// What one of the caller's standard streams is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A terminal.
+    Terminal,
+    /// A pipe, which can be handed over as it is.
+    Pipe,
+    /// The null device, or closed.
+    Null,
+    /// A file, a socket or another device: copied.
+    Other,
+}
+
+/// The three streams of the caller.
+pub(crate) struct Streams {
+    pub(crate) kinds: [Kind; 3],
+}
+
+/// Names of the streams, for sentences.
+const NAMES: [&str; 3] = ["standard input", "standard output", "standard error"];
+
+impl Streams {
+    /// Looks at the streams of this process.
+    pub(crate) fn look() -> Result<Self, Failure> {
+        let mut kinds = [Kind::Null; 3];
+        for ((kind, stream), name) in kinds.iter_mut().zip(own()).zip(NAMES) {
+            *kind = kind_of(stream).ok_or_else(|| {
+                let hint = "give the command a file or a pipe there, and grant the folder instead";
+                Failure::input(format!("{name} is a folder, which would be a way out"), hint)
+            })?;
+        }
+        Ok(Self { kinds })
+    }
+
+    /// Whether the command can be typed to.
+    pub(crate) fn interactive(&self) -> bool {
+        self.kinds[0] == Kind::Terminal
+    }
+
+    /// Whether any stream is a terminal.
+    pub(crate) fn any_terminal(&self) -> bool {
+        self.kinds.contains(&Kind::Terminal)
+    }
+}
+
+/// This process's standard streams.
+pub(crate) fn own() -> [BorrowedFd<'static>; 3] {
+    [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]
+}
+
+/// `None` for a folder.
+fn kind_of(stream: BorrowedFd<'_>) -> Option<Kind> {
+    let Ok(stat) = rustix::fs::fstat(stream) else { return Some(Kind::Null) };
+    Some(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => return None,
+        FileType::Fifo => Kind::Pipe,
+        FileType::CharacterDevice if rustix::termios::isatty(stream) => Kind::Terminal,
+        FileType::CharacterDevice if is_null(stat.st_rdev) => Kind::Null,
+        _ => Kind::Other,
+    })
+}
+
+fn is_null(device: u64) -> bool {
+    (rustix::fs::major(device), rustix::fs::minor(device)) == (1, 3)
+}
+
+/// A pipe whose near end does not wait.
+pub(crate) fn copied(direction: Direction) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (near, far) = match direction {
+        Direction::Inwards => (write, read),
+        Direction::Outwards => (read, write),
+    };
+    set_nonblocking(near.as_fd())?;
+    Ok((near, far))
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Into the session.
+    Inwards,
+    /// Out of it.
+    Outwards,
+}
+
+/// Only for descriptors of this process's own: the flag belongs to the open file.
+pub(crate) fn set_nonblocking(handle: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
+    let flags = rustix::fs::fcntl_getfl(handle)?;
+    rustix::fs::fcntl_setfl(handle, flags | OFlags::NONBLOCK)
+}

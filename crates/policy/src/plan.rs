@@ -1,0 +1,409 @@
+//! Compiles what the user asked for, and what the host is like, into the plan of a session.
+//!
+//! The plan names every folder, file and device that will exist in the session. Nothing of the
+//! host appears that is not on a list here or granted: the lists are the policy.
+
+use crate::seccomp::{Debugging, Profile};
+use crate::{Access, GrantName, HostPath, Limit, Limits, Origin, SessionId};
+use cowork_api::Text;
+use cowork_api::plan as wire;
+use std::os::unix::ffi::OsStrExt;
+
+/// A file at the root of every session that everybody may read and only Landlock forbids: PID 1
+/// tries it to see whether the wall stands.
+pub const CANARY: &[u8] = b"/.sealed";
+
+/// The folder that sessions are in, in their own view.
+pub const SESSIONS: &str = "/sessions";
+
+/// Where commands are looked for in a session.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What the top of the host's file system is like, as far as programs need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSystem {
+    /// Those of [`TOP`] that exist.
+    pub top: Vec<(&'static str, TopEntry)>,
+    /// Those of [`ETC`] that exist, by their path below `/etc`.
+    pub etc: Vec<String>,
+}
+
+/// What a name at the top of the host's file system is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopEntry {
+    /// A folder with the system's own files.
+    Folder,
+    /// A link to its place below `/usr`.
+    Link(Text),
+}
+
+/// Names at the top of the file system that programs are started through. All but `usr` are links
+/// where `/usr` is merged.
+pub const TOP: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+
+/// What of the host's `/etc` a session sees: settings of the system's programs that hold no
+/// secrets. A `*` stands for any rest of the name. Everything else of `/etc` does not exist, above
+/// all: `passwd` and `shadow`, `ssh`, `ssl/private`, `gitconfig`, `pip.conf`, `npmrc`, `environment`,
+/// which hold names, keys or tokens on some hosts.
+pub const ETC: [&str; 34] = [
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "chromium",
+    "chromium.d",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gnutls",
+    "gss",
+    "ImageMagick-*",
+    "inputrc",
+    "java-*",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "magic.mime",
+    "mime.types",
+    "os-release",
+    "perl",
+    "pki/ca-trust/extracted",
+    "pki/tls/certs",
+    "protocols",
+    "python3*",
+    "rpc",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "vim",
+];
+
+/// Devices of a session. None of them stores anything or reaches hardware.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Variables of the caller that say how output should look, and nothing about the caller.
+const ENVIRONMENT: [&str; 12] = [
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "NO_COLOR",
+    "TERM",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "TZ",
+    "LC_ALL",
+];
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct SessionRequest {
+    /// Its id.
+    pub id: SessionId,
+    /// Its profile.
+    pub profile: Profile,
+    /// Whether debuggers work in it.
+    pub debugging: Debugging,
+    /// Folders to grant.
+    pub grants: Vec<GrantRequest>,
+    /// What it may use.
+    pub limits: Limits,
+    /// Whether limits that the host can only approximate are good enough.
+    pub strictness: Strictness,
+    /// Where its home is kept.
+    pub home: Home,
+}
+
+/// How limits are meant that the user named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strictness {
+    /// The session does not start if one cannot be enforced.
+    #[default]
+    Enforce,
+    /// The best that the host can do is good enough.
+    BestEffort,
+}
+
+/// Where a session's home is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Home {
+    /// In memory; it ends with the session.
+    #[default]
+    Memory,
+    /// In a folder of the host.
+    Folder(HostPath),
+}
+
+/// A folder to grant, as it was when the user named it.
+#[derive(Clone, Debug)]
+pub struct GrantRequest {
+    /// Where it lies.
+    pub path: HostPath,
+    /// Which folder that was.
+    pub folder: wire::Identity,
+    /// What the session may do with it.
+    pub access: Access,
+    /// Its name in the session.
+    pub name: GrantName,
+}
+
+/// Compiles the plan of a session.
+pub fn compile(request: &SessionRequest, host: &HostSystem) -> wire::SessionPlan {
+    wire::SessionPlan {
+        id: request.id.as_str().to_owned(),
+        profile: match request.profile {
+            Profile::Strict => wire::Profile::Strict,
+            Profile::Nested => wire::Profile::Nested,
+        },
+        debugging: match request.debugging {
+            Debugging::Forbidden => wire::Debugging::Forbidden,
+            Debugging::Allowed => wire::Debugging::Allowed,
+        },
+        root: root(host),
+        own: own(request),
+        grants: request.grants.iter().map(grant).collect(),
+        walls: match request.profile {
+            Profile::Strict => walls(host),
+            Profile::Nested => Vec::new(),
+        },
+        limits: limits(request),
+        floor: floor(request.profile),
+    }
+}
+
+/// The session's folder, in its own view: its home and the folder its commands start in.
+pub fn home_of(id: &SessionId) -> String {
+    format!("{SESSIONS}/{id}")
+}
+
+/// The environment of a session's commands: what the session itself sets, then what of the
+/// caller's is on the list, then what the user named. Later ones win.
+pub fn environment(
+    id: &SessionId,
+    caller: impl IntoIterator<Item = (Text, Text)>,
+    named: impl IntoIterator<Item = (Text, Text)>,
+) -> Vec<Text> {
+    let home = home_of(id);
+    let own = [
+        ("PATH", PATH.to_owned()),
+        ("HOME", home.clone()),
+        ("PWD", home.clone()),
+        ("USER", "cowork".to_owned()),
+        ("LOGNAME", "cowork".to_owned()),
+        ("SHELL", "/bin/bash".to_owned()),
+        ("TMPDIR", "/tmp".to_owned()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("COWORK_SESSION", id.as_str().to_owned()),
+        ("COWORK_MNT", format!("{home}/mnt")),
+        ("COWORK_OUTPUTS", format!("{home}/mnt/outputs")),
+        ("COWORK_UPLOADS", format!("{home}/mnt/uploads")),
+        ("COWORK_SKILLS", format!("{home}/mnt/skills")),
+    ];
+    let mut variables: Vec<(Text, Text)> =
+        own.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let passed = caller.into_iter().filter(|(name, _)| is_passed(name));
+    for (name, value) in passed.chain(named) {
+        variables.retain(|(known, _)| *known != name);
+        variables.push((name, value));
+    }
+    variables.into_iter().map(|(name, value)| [name, value].join(&b'=')).collect()
+}
+
+fn is_passed(name: &[u8]) -> bool {
+    name.starts_with(b"LC_") || ENVIRONMENT.iter().any(|known| known.as_bytes() == name)
+}
+
+/// The part of the file system that every session shares.
+fn root(host: &HostSystem) -> Vec<wire::RootStep> {
+    let folder = |at: &str, mode| wire::RootStep::Folder { at: at.into(), mode };
+    let file = |at: &str, text: &str| wire::RootStep::File { at: at.into(), contents: text.into() };
+    let link = |at: &str, to: &str| wire::RootStep::Link { at: at.into(), to: to.into() };
+    let mut steps = Vec::new();
+    for (name, entry) in &host.top {
+        let at: Text = format!("/{name}").into();
+        steps.push(match entry {
+            TopEntry::Folder => wire::RootStep::System { from: at.clone(), at },
+            TopEntry::Link(to) => wire::RootStep::Link { at, to: to.clone() },
+        });
+    }
+    for name in &host.etc {
+        let at: Text = format!("/etc/{name}").into();
+        steps.push(wire::RootStep::System { from: at.clone(), at });
+    }
+    for (name, text) in ETC_FILES {
+        steps.push(file(&format!("/etc/{name}"), text));
+    }
+    steps.push(link("/etc/mtab", "/proc/self/mounts"));
+    for name in DEVICES {
+        let at: Text = format!("/dev/{name}").into();
+        steps.push(wire::RootStep::Device { from: at.clone(), at });
+    }
+    steps.extend([
+        link("/dev/fd", "/proc/self/fd"),
+        link("/dev/stdin", "/proc/self/fd/0"),
+        link("/dev/stdout", "/proc/self/fd/1"),
+        link("/dev/stderr", "/proc/self/fd/2"),
+        link("/dev/ptmx", "pts/ptmx"),
+        folder("/dev/pts", 0o755),
+        folder("/dev/shm", 0o755),
+        folder("/proc", 0o755),
+        folder("/tmp", 0o755),
+        folder("/run", 0o755),
+        folder("/var/tmp", 0o755),
+        folder(SESSIONS, 0o755),
+        wire::RootStep::File { at: CANARY.into(), contents: b"Landlock forbids this.\n".into() },
+    ]);
+    steps
+}
+
+/// Files of `/etc` that are the same in every session. Those that name the session are empty here
+/// and covered by its own.
+const ETC_FILES: [(&str, &str); 8] = [
+    ("passwd", ""),
+    ("hosts", ""),
+    ("hostname", ""),
+    ("group", "root:x:0:\ntty:x:5:\ncowork:x:1000:\nnogroup:x:65534:\n"),
+    ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"),
+    // Nothing listens there: a lookup fails at once instead of timing out.
+    ("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
+    ("profile", "# A session has no system-wide profile.\n"),
+    ("shells", "/bin/sh\n/bin/bash\n"),
+];
+
+/// The part of the file system that is the session's own.
+fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
+    let home = home_of(&request.id);
+    let mnt = format!("{home}/mnt");
+    let scratch = |at: &str, mode, access| wire::OwnStep::Scratch { at: at.into(), mode, access };
+    let note =
+        |at: &str, text: String| wire::OwnStep::Note { at: at.into(), contents: text.into() };
+    let reserved = [GrantName::outputs(), GrantName::uploads(), GrantName::skills()];
+    let granted = |name: &GrantName| request.grants.iter().any(|grant| grant.name == *name);
+    let folders: Vec<String> =
+        reserved.iter().filter(|name| !granted(name)).map(|name| name.as_str().into()).collect();
+    let mut steps = vec![
+        wire::OwnStep::Processes { at: "/proc".into() },
+        wire::OwnStep::Terminals { at: "/dev/pts".into() },
+        scratch("/dev/shm", 0o1777, wire::Access::Write),
+        scratch("/tmp", 0o1777, wire::Access::Write),
+        scratch("/var/tmp", 0o1777, wire::Access::Write),
+        scratch("/run", 0o755, wire::Access::Write),
+        note("/etc/passwd", passwd(&home)),
+        note("/etc/hosts", hosts(&request.id)),
+        note("/etc/hostname", format!("{}\n", request.id)),
+        scratch(SESSIONS, 0o755, wire::Access::Read),
+    ];
+    steps.push(match &request.home {
+        Home::Memory => scratch(&home, 0o700, wire::Access::Write),
+        Home::Folder(path) => wire::OwnStep::Home {
+            from: path.as_path().as_os_str().as_bytes().into(),
+            at: home.clone().into(),
+        },
+    });
+    steps.push(wire::OwnStep::Grants { at: mnt.clone().into(), folders: folders.clone() });
+    for name in folders {
+        // Deliverables can be written; what is handed to the session cannot be changed by it.
+        let access = if name == GrantName::outputs().as_str() {
+            wire::Access::Write
+        } else {
+            wire::Access::Read
+        };
+        steps.push(scratch(&format!("{mnt}/{name}"), 0o755, access));
+    }
+    steps
+}
+
+fn passwd(home: &str) -> String {
+    format!(
+        "root:x:0:0:root:/root:/usr/sbin/nologin\n\
+         cowork:x:1000:1000:cowork:{home}:/bin/bash\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
+}
+
+fn hosts(id: &SessionId) -> String {
+    format!("127.0.0.1 localhost {id}\n::1 localhost ip6-localhost\n")
+}
+
+/// A folder to grant, as the engine is told it.
+pub fn grant(request: &GrantRequest) -> wire::Grant {
+    wire::Grant {
+        name: request.name.as_str().to_owned(),
+        path: request.path.as_path().as_os_str().as_bytes().into(),
+        folder: request.folder,
+        access: match request.access {
+            Access::Read => wire::Access::Read,
+            Access::Write => wire::Access::Write,
+        },
+    }
+}
+
+/// What Landlock allows. The mounts already leave nothing else; this is the second wall.
+fn walls(host: &HostSystem) -> Vec<wire::Wall> {
+    let wall = |beneath: &str, right| wire::Wall { beneath: beneath.into(), right };
+    let mut walls = vec![wall("/", wire::Right::List), wall("/etc", wire::Right::Read)];
+    for (name, entry) in &host.top {
+        if *entry == TopEntry::Folder {
+            walls.push(wall(&format!("/{name}"), wire::Right::Read));
+        }
+    }
+    for path in ["/dev", "/proc", "/tmp", "/run", "/var/tmp", SESSIONS] {
+        walls.push(wall(path, wire::Right::Everything));
+    }
+    walls
+}
+
+fn limits(request: &SessionRequest) -> wire::Limits {
+    fn limit<T: Copy, U>(
+        limit: &Limit<T>,
+        strictness: Strictness,
+        value: impl Fn(T) -> U,
+    ) -> wire::Limit<U> {
+        let demand = match (limit.origin(), strictness) {
+            (Origin::Asked, Strictness::Enforce) => wire::Demand::Enforced,
+            (Origin::Asked, Strictness::BestEffort) | (Origin::Default, _) => {
+                wire::Demand::BestEffort
+            }
+        };
+        wire::Limit { value: value(limit.value()), demand }
+    }
+    let asked = &request.limits;
+    let strictness = request.strictness;
+    wire::Limits {
+        processes: limit(&asked.processes, strictness, |value| value),
+        memory: limit(&asked.memory, strictness, |value| value.get()),
+        cpus: limit(&asked.cpus, strictness, |value| value.millis()),
+        open_files: limit(&asked.open_files, strictness, |value| value),
+        scratch: limit(&asked.scratch, strictness, |value| value.get()),
+        wall: asked.wall.map(|span| u64::try_from(span.duration().as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// The layers without which a session does not start.
+fn floor(profile: Profile) -> Vec<wire::Layer> {
+    let mut floor = vec![
+        wire::Layer::UserNamespace,
+        wire::Layer::MountNamespace,
+        wire::Layer::PidNamespace,
+        wire::Layer::NetworkNamespace,
+        wire::Layer::IpcNamespace,
+        wire::Layer::UtsNamespace,
+        wire::Layer::CgroupNamespace,
+        wire::Layer::NoCapabilities,
+        wire::Layer::NoNewPrivileges,
+        wire::Layer::SystemCalls,
+        wire::Layer::ConnectBroker,
+        wire::Layer::SealedInit,
+    ];
+    match profile {
+        Profile::Strict => floor.push(wire::Layer::LandlockFiles),
+        Profile::Nested => {}
+    }
+    floor
+}

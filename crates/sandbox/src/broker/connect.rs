@@ -1,0 +1,166 @@
+//! Connections: a UNIX socket in the file system is reachable only if the session bound it.
+//!
+//! The address is copied once and the socket is taken as a handle; the broker connects that handle
+//! itself. For UNIX sockets the path is resolved as the caller sees it, to a handle as well, and
+//! the connection is made through that handle: nothing is looked up twice.
+
+use crate::broker::Broker;
+use cowork_sys::Errno;
+use cowork_sys::memory::read_process;
+use cowork_sys::net::connect_raw;
+use cowork_sys::seccomp::{Answer, Notification, still_waits};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::net::AddressFamily;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Longest address of any family (`sizeof(struct sockaddr_storage)`).
+const MAX_ADDRESS: usize = 128;
+/// Bytes of the family at the start of an address.
+const FAMILY: usize = 2;
+
+/// Carries out `connect(socket, address, length)` in place of the caller.
+pub(crate) fn decide(broker: &Broker, call: &Notification) -> Answer {
+    match connect(broker, call) {
+        Ok(()) => Answer::Value(0),
+        Err(errno) => Answer::Error(errno),
+    }
+}
+
+fn connect(broker: &Broker, call: &Notification) -> Result<(), Errno> {
+    let [socket, address, length, ..] = call.arguments;
+    let length = low_half(length);
+    let length = usize::try_from(length).map_err(|_overflow| Errno::INVAL)?;
+    if length > MAX_ADDRESS {
+        return Err(Errno::INVAL);
+    }
+    let caller = Caller::of(call.thread)?;
+    let mut buffer = [0; MAX_ADDRESS];
+    let wanted = buffer.get_mut(..length).unwrap_or_default();
+    let read = if length == 0 { 0 } else { read_process(call.thread, address, wanted)? };
+    if read != length {
+        return Err(Errno::FAULT);
+    }
+    let address = buffer.get(..length).unwrap_or_default();
+    let socket = caller.socket(low_half(socket))?;
+    // Everything read so far came from the caller's thread id; the caller still waits, so the id
+    // was its own all the time.
+    if !still_waits(broker.listener.as_fd(), call.id) {
+        return Err(Errno::SRCH);
+    }
+    let family = rustix::net::sockopt::socket_domain(&socket)?;
+    match unix_path(family, address) {
+        None => connect_raw(socket.as_fd(), address),
+        Some(path) => {
+            let target = caller.resolve(Path::new(OsStr::from_bytes(path)))?;
+            authorise(broker, &target)?;
+            connect_raw(socket.as_fd(), &through(&target))
+        }
+    }
+}
+
+/// The path in an address of a UNIX socket; `None` for other families, for abstract names, which
+/// belong to the session's network, and for addresses that the kernel will refuse.
+fn unix_path(family: AddressFamily, address: &[u8]) -> Option<&[u8]> {
+    let (stated, name) = address.split_first_chunk::<FAMILY>()?;
+    let unix = AddressFamily::UNIX.as_raw();
+    if family != AddressFamily::UNIX || u16::from_ne_bytes(*stated) != unix {
+        return None;
+    }
+    // The kernel takes a name up to the first NUL, and one that starts with it as abstract.
+    let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    (!path.is_empty()).then_some(path)
+}
+
+/// Refuses a socket that the session did not bind.
+fn authorise(broker: &Broker, target: &OwnedFd) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(target)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+        return Err(Errno::CONNREFUSED);
+    }
+    // Nobody but the session can have made a file in its scratch.
+    if stat.st_dev == broker.scratch || broker.sockets.include(stat.st_dev, stat.st_ino)? {
+        return Ok(());
+    }
+    Err(Errno::ACCESS)
+}
+
+/// An address that leads to exactly what `target` holds.
+fn through(target: &OwnedFd) -> Vec<u8> {
+    let mut address = AddressFamily::UNIX.as_raw().to_ne_bytes().to_vec();
+    address.extend(format!("/proc/self/fd/{}\0", target.as_raw_fd()).into_bytes());
+    address
+}
+
+/// The process behind a call.
+struct Caller {
+    thread: u32,
+    handle: OwnedFd,
+}
+
+impl Caller {
+    fn of(thread: u32) -> Result<Self, Errno> {
+        /// `PIDFD_THREAD`: the handle names a thread, which may have descriptors of its own.
+        const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+        let number = i32::try_from(thread).map_err(|_overflow| Errno::SRCH)?;
+        let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
+        let handle = match pidfd_open(pid, THREAD) {
+            Err(Errno::INVAL) => pidfd_open(leader_of(thread).unwrap_or(pid), PidfdFlags::empty())?,
+            result => result?,
+        };
+        Ok(Self { thread, handle })
+    }
+
+    fn socket(&self, number: u32) -> Result<OwnedFd, Errno> {
+        let number = i32::try_from(number).map_err(|_overflow| Errno::BADF)?;
+        pidfd_getfd(&self.handle, number, PidfdGetfdFlags::empty())
+    }
+
+    /// Finds what the caller means by `path`, as a handle. Links inside the caller's world are
+    /// followed there; nothing leads out of it, and magic links are not followed.
+    fn resolve(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let lookup = |base: &OwnedFd, path: &Path, how: ResolveFlags| {
+            let how = how | ResolveFlags::NO_MAGICLINKS;
+            crate::kernel::retry(|| rustix::fs::openat2(base, path, flags, Mode::empty(), how))
+        };
+        if path.is_relative() {
+            let here = self.place("cwd")?;
+            match lookup(&here, path, ResolveFlags::BENEATH) {
+                Err(Errno::XDEV) => {}
+                result => return result,
+            }
+        }
+        let absolute = if path.is_relative() { self.folder()?.join(path) } else { path.into() };
+        lookup(&self.place("root")?, &absolute, ResolveFlags::IN_ROOT)
+    }
+
+    fn place(&self, link: &str) -> Result<OwnedFd, Errno> {
+        let path = format!("/proc/{}/{link}", self.thread);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(CWD, path, flags, Mode::empty())
+    }
+
+    /// The path of the caller's working directory. If it changes meanwhile, the lookup finds
+    /// another file of the caller's world, which is judged like any.
+    fn folder(&self) -> Result<PathBuf, Errno> {
+        let link = rustix::fs::readlink(format!("/proc/{}/cwd", self.thread), Vec::new())?;
+        Ok(PathBuf::from(OsStr::from_bytes(link.to_bytes())))
+    }
+}
+
+/// The process that a thread belongs to, for kernels whose handles name processes only.
+fn leader_of(thread: u32) -> Option<Pid> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    Pid::from_raw(leader.trim().parse().ok()?)
+}
+
+/// System call arguments that are `int` are the low half of the register.
+fn low_half(argument: u64) -> u32 {
+    let [a, b, c, d, ..] = argument.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}

@@ -1,0 +1,198 @@
+//! A client's side: starting a keeper, asking it for sessions, and starting commands in them.
+
+use crate::channel::{Channel, Peer};
+use cowork_api::guest::{FromInit, ToInit};
+use cowork_api::keeper::{Call, Failure, Message, Reply, Request, Status};
+use cowork_api::plan::SessionPlan;
+use cowork_sys::Errno;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The keeper's program did not start.
+    #[error("cannot start `{}`", .program.display())]
+    Start {
+        /// Which program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The keeper said no, with its reason.
+    #[error("{}", .0.sentence)]
+    Refused(Failure),
+    /// The conversation ended.
+    #[error("the {0} ended without an answer")]
+    Gone(&'static str),
+    /// The other side sent something that is no message.
+    #[error("the {who} sent something that cannot be understood")]
+    Garbled {
+        /// Who.
+        who: &'static str,
+        /// What was wrong with it.
+        source: cowork_api::DecodeError,
+    },
+    /// The socket failed.
+    #[error("the conversation with the {who} failed")]
+    Socket {
+        /// With whom.
+        who: &'static str,
+        /// What the kernel said.
+        source: Errno,
+    },
+}
+
+/// A keeper of this client's own. Dropping it ends every session it has, and waits until nothing
+/// of them is left.
+#[derive(Debug)]
+pub struct Keeper {
+    channel: Option<Channel>,
+    child: Child,
+    calls: u32,
+    events: VecDeque<Message>,
+}
+
+impl Keeper {
+    /// Starts the keeper that lies beside this program.
+    pub fn start() -> Result<Self, ClientError> {
+        let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_path_buf()));
+        let program = beside.unwrap_or_else(|| PathBuf::from(".")).join("cowork-keeper");
+        Self::start_program(&program)
+    }
+
+    /// Starts a keeper from the given file.
+    pub fn start_program(program: &Path) -> Result<Self, ClientError> {
+        let failed = |source| ClientError::Start { program: program.to_path_buf(), source };
+        let (here, there) = Channel::pair().map_err(|errno| failed(errno.into()))?;
+        let child = Command::new(program)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(there)))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self { channel: Some(here), child, calls: 0, events: VecDeque::new() })
+    }
+
+    /// The process id of the keeper.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Makes a session.
+    pub fn create(&mut self, plan: SessionPlan) -> Result<(Status, Session), ClientError> {
+        match self.call(Request::Create(Box::new(plan)))? {
+            (Reply::Session(status), Some(socket)) => {
+                Ok((status, Session { channel: socket.into() }))
+            }
+            _ => Err(ClientError::Gone("keeper")),
+        }
+    }
+
+    /// Asks for something and waits for the answer. Events that come first are kept.
+    pub fn call(&mut self, request: Request) -> Result<(Reply, Option<OwnedFd>), ClientError> {
+        self.calls += 1;
+        let number = self.calls;
+        let message = cowork_api::encode(&Call { number, request });
+        let channel = self.channel.as_ref().ok_or(ClientError::Gone("keeper"))?;
+        channel.send(&message, &[]).map_err(keeper_socket)?;
+        loop {
+            let (message, handles) = self.receive()?;
+            match message {
+                Message::Answer { number: answered, result } if answered == number => {
+                    let reply = result.map_err(ClientError::Refused)?;
+                    return Ok((reply, handles.into_iter().next()));
+                }
+                Message::Answer { .. } => {}
+                event => self.events.push_back(event),
+            }
+        }
+    }
+
+    /// The next event; waits for one if none is kept.
+    pub fn event(&mut self) -> Result<Message, ClientError> {
+        match self.events.pop_front() {
+            Some(event) => Ok(event),
+            None => self.receive().map(|(message, _)| message),
+        }
+    }
+
+    /// Whether an event is already here.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn receive(&mut self) -> Result<(Message, Vec<OwnedFd>), ClientError> {
+        let channel = self.channel.as_mut().ok_or(ClientError::Gone("keeper"))?;
+        let packet = channel.receive(Peer::Trusted).map_err(keeper_socket)?;
+        let packet = packet.ok_or(ClientError::Gone("keeper"))?;
+        let message = cowork_api::decode(&packet.bytes)
+            .map_err(|source| ClientError::Garbled { who: "keeper", source })?;
+        Ok((message, packet.handles))
+    }
+}
+
+fn keeper_socket(source: Errno) -> ClientError {
+    match source {
+        Errno::PIPE | Errno::CONNRESET => ClientError::Gone("keeper"),
+        source => ClientError::Socket { who: "keeper", source },
+    }
+}
+
+impl AsFd for Keeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // Only `drop` takes the channel away.
+        self.channel.as_ref().map_or(rustix::stdio::stdin(), |channel| channel.as_fd())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.channel.take());
+        let left = self.child.wait();
+        if !left.is_ok_and(|status| status.success()) {
+            // It was killed: its sessions died with it, and what it could not remove is removed.
+            crate::keeper::sweep();
+        }
+    }
+}
+
+/// The command socket of a session.
+#[derive(Debug)]
+pub struct Session {
+    channel: Channel,
+}
+
+impl Session {
+    /// Sends a message to the session's init.
+    pub fn send(&self, message: &ToInit, handles: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
+        let message = cowork_api::encode(message);
+        self.channel.send(&message, handles).map_err(|source| match source {
+            Errno::PIPE | Errno::CONNRESET => ClientError::Gone("session"),
+            source => ClientError::Socket { who: "session", source },
+        })
+    }
+
+    /// Waits for the next message of the session's init; it comes from inside, and is believed
+    /// nothing but what it says about commands.
+    pub fn receive(&mut self) -> Result<(FromInit, Option<OwnedFd>), ClientError> {
+        let packet = self.channel.receive(Peer::Hostile);
+        let packet = packet.map_err(|source| match source {
+            Errno::CONNRESET => ClientError::Gone("session"),
+            source => ClientError::Socket { who: "session", source },
+        })?;
+        let packet = packet.ok_or(ClientError::Gone("session"))?;
+        let message = cowork_api::decode(&packet.bytes)
+            .map_err(|source| ClientError::Garbled { who: "session", source })?;
+        Ok((message, packet.handles.into_iter().next()))
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}

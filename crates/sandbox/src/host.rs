@@ -1,0 +1,74 @@
+//! What the host is like, as far as a plan needs to know.
+
+use crate::keeper::Mount;
+use cowork_policy::plan::{ETC, HostSystem, TOP, TopEntry};
+use cowork_policy::{Bytes, HostSize};
+use rustix::process::{Resource, getrlimit};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Looks at the names that a session's file system is made of.
+pub fn system() -> HostSystem {
+    let mut found = HostSystem::default();
+    for name in TOP {
+        let path = format!("/{name}");
+        let entry = match std::fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => TopEntry::Folder,
+            Ok(metadata) if metadata.is_symlink() => match std::fs::read_link(&path) {
+                Ok(to) => TopEntry::Link(to.as_os_str().as_bytes().into()),
+                Err(_) => continue,
+            },
+            Ok(_) | Err(_) => continue,
+        };
+        found.top.push((name, entry));
+    }
+    let names: Vec<String> = std::fs::read_dir("/etc")
+        .map(|entries| {
+            let names = entries.flatten().map(|entry| entry.file_name());
+            names.filter_map(|name| name.into_string().ok()).collect()
+        })
+        .unwrap_or_default();
+    for wanted in ETC {
+        if let Some(start) = wanted.strip_suffix('*') {
+            let matching = names.iter().filter(|name| name.starts_with(start));
+            found.etc.extend(matching.cloned());
+        } else if std::fs::metadata(format!("/etc/{wanted}")).is_ok() {
+            found.etc.push(wanted.to_owned());
+        }
+    }
+    found
+}
+
+/// How large the host is, for the defaults of limits.
+pub fn size() -> HostSize {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().find_map(|line| {
+        let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?;
+        kib.parse::<u64>().ok()
+    });
+    let number = |path: &str| {
+        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    let threads = number("/proc/sys/kernel/threads-max").unwrap_or(32_768);
+    let processes = getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX).min(threads);
+    let files = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    HostSize {
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        memory: Bytes::new(memory.unwrap_or(1 << 20).saturating_mul(1024)),
+        max_processes: narrow(processes),
+        max_open_files: narrow(files),
+    }
+}
+
+/// What is mounted inside any of these folders.
+pub fn mounts_inside<'a>(folders: impl IntoIterator<Item = &'a Path>) -> Vec<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points: Vec<_> = mounts.lines().filter_map(Mount::parse).map(|m| m.point).collect();
+    let mut inside = Vec::new();
+    for folder in folders {
+        inside.extend(points.iter().filter(|p| *p != folder && p.starts_with(folder)).cloned());
+    }
+    inside
+}

@@ -1,0 +1,156 @@
+//! The one-way door: limits, Landlock and the filters, in this order, and a look at the result.
+
+use crate::kernel::{Failed, Step, path_of};
+use cowork_api::guest::{Began, Begin, Probe};
+use cowork_api::plan::{Right, Wall};
+use cowork_sys::Errno;
+use cowork_sys::seccomp::{Instruction, Waiting, install, install_with_listener};
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, Scope,
+};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// What came of it.
+pub(crate) struct Locked {
+    pub(crate) began: Began,
+    /// Where calls go that the broker decides.
+    pub(crate) listener: OwnedFd,
+}
+
+/// Applies every layer to this process, for good.
+pub(crate) fn lock_down(begin: &Begin) -> Result<Locked, Failed> {
+    set_limits(begin)?;
+    prefer_to_die();
+    let guard = instructions(&begin.guard)?;
+    let door = instructions(&begin.door)?;
+    let landlock_abi = raise_walls(&begin.walls)?;
+    install(&guard).step(|| "install the filter of system calls".into())?;
+    let (listener, waiting) =
+        install_with_listener(&door).step(|| "install the filter of the broker".into())?;
+    let began = Began::Ready {
+        landlock_abi,
+        canary: try_canary(begin),
+        forbidden_call: try_forbidden_call(),
+        killable: waiting == Waiting::Killable,
+    };
+    Ok(Locked { began, listener })
+}
+
+fn set_limits(begin: &Begin) -> Result<(), Failed> {
+    let exactly = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
+    let set = |resource, value| {
+        setrlimit(resource, exactly(value)).step(|| format!("limit {resource:?}"))
+    };
+    set(Resource::Core, 0)?;
+    set(Resource::Nproc, u64::from(begin.processes))?;
+    // A program may raise its own soft limit of open files up to the hard one; most expect a low
+    // soft limit, because some close every descriptor up to it.
+    let files = u64::from(begin.open_files);
+    let soft = files.min(1024);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: Some(files) })
+        .step(|| "limit open files".into())?;
+    match begin.data_bytes {
+        Some(bytes) => set(Resource::Data, bytes),
+        None => Ok(()),
+    }
+}
+
+/// When the host runs out of memory its kernel takes a session before anything of the user's.
+fn prefer_to_die() {
+    // Only lowering needs a privilege; where even raising is refused nothing is lost.
+    drop(std::fs::write("/proc/self/oom_score_adj", "500"));
+}
+
+fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, Failed> {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    if whole.is_empty() || !rest.is_empty() {
+        return Err(Failed::new("read the filter", Errno::BADMSG));
+    }
+    Ok(whole
+        .iter()
+        .map(|[c0, c1, jt, jf, k @ ..]| Instruction {
+            code: u16::from_ne_bytes([*c0, *c1]),
+            jt: *jt,
+            jf: *jf,
+            k: u32::from_ne_bytes(*k),
+        })
+        .collect())
+}
+
+/// Restricts this process by Landlock, to the highest ABI that the kernel has. Returns it.
+fn raise_walls(walls: &[Wall]) -> Result<u32, Failed> {
+    let Some(number) = cowork_sys::identity::landlock_abi() else { return Ok(0) };
+    let abi = abi_of(number);
+    let refused = |_error| Failed::new("raise the Landlock walls", Errno::INVAL);
+    let files = if walls.is_empty() { BitFlags::empty() } else { AccessFs::from_all(abi) };
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    if !files.is_empty() {
+        ruleset = ruleset.handle_access(files).map_err(refused)?;
+    }
+    if number >= 6 {
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(refused)?;
+    } else if files.is_empty() {
+        return Ok(0);
+    }
+    let mut created = ruleset.create().map_err(refused)?;
+    for wall in walls {
+        let path = path_of(&wall.beneath);
+        let handle = PathFd::new(path)
+            .map_err(|_error| Failed::new(format!("open {}", path.display()), Errno::NOENT))?;
+        let rights = rights(wall.right, abi);
+        created = created.add_rule(PathBeneath::new(handle, rights)).map_err(refused)?;
+    }
+    created.restrict_self().map_err(refused)?;
+    Ok(number)
+}
+
+/// No right lets a session resolve a UNIX socket by its path (ABI 9): what it bound itself it
+/// reaches without one, and everything else is not its own.
+fn rights(right: Right, abi: ABI) -> BitFlags<AccessFs> {
+    let all = AccessFs::from_all(abi) & !BitFlags::from(AccessFs::ResolveUnix);
+    match right {
+        Right::List => AccessFs::ReadDir.into(),
+        Right::Read => AccessFs::from_read(abi) & all,
+        Right::Everything => all,
+    }
+}
+
+fn abi_of(number: u32) -> ABI {
+    match number {
+        0 | 1 => ABI::V1,
+        2 => ABI::V2,
+        3 => ABI::V3,
+        4 => ABI::V4,
+        5 => ABI::V5,
+        6 => ABI::V6,
+        7 => ABI::V7,
+        8 => ABI::V8,
+        _ => ABI::V9,
+    }
+}
+
+/// Reads a file that everybody may read and that only Landlock forbids.
+fn try_canary(begin: &Begin) -> Probe {
+    if begin.walls.is_empty() {
+        return Probe::Untested;
+    }
+    let path = path_of(&begin.canary);
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::ACCESS) => Probe::Refused,
+        Ok(_) => Probe::Passed,
+        // It is not there to be read: nothing was tested.
+        Err(_) => Probe::Untested,
+    }
+}
+
+/// Makes a call that the filter refuses, with arguments that the kernel itself refuses otherwise.
+fn try_forbidden_call() -> Probe {
+    if cowork_sys::identity::probe_add_key() == Errno::PERM {
+        Probe::Refused
+    } else {
+        Probe::Passed
+    }
+}

@@ -1,0 +1,85 @@
+//! PID 1 of a session: locks itself down, then starts commands and buries the dead.
+//!
+//! It inherits two sockets and the null device, and nothing else. What it locks down is inherited
+//! by every command for free. It is as confined as they are: taking it over gains nothing but the
+//! right to start commands.
+
+mod commands;
+mod lockdown;
+
+use crate::channel::{Channel, Peer};
+use commands::Commands;
+use cowork_api::guest::{Began, Begin};
+use cowork_sys::identity::take_over;
+use cowork_sys::signal::Signals;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::process::Signal;
+use std::process::ExitCode;
+
+/// Runs until the keeper or the kernel ends the session.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run() -> Result<(), rustix::io::Errno> {
+    let mut control: Channel = take_over(3)?.into();
+    let commands: Channel = take_over(4)?.into();
+    // The exec made this process inspectable again and forgot whom to die with.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let signals = Signals::collect(&[Signal::CHILD.as_raw()])?;
+
+    let Some(packet) = control.receive(Peer::Trusted)? else { return Ok(()) };
+    let begin = cowork_api::decode::<Begin>(&packet.bytes)
+        .map_err(|_malformed| rustix::io::Errno::BADMSG)?;
+    match lockdown::lock_down(&begin) {
+        Ok(locked) => {
+            let message = cowork_api::encode(&locked.began);
+            control.send(&message, &[locked.listener.as_fd()])?;
+        }
+        Err(failed) => {
+            let errno = failed.errno.raw_os_error();
+            let message = Began::Failed { step: failed.step, errno };
+            control.send(&cowork_api::encode(&message), &[])?;
+            return Err(failed.errno);
+        }
+    }
+    // Not needed any more, and the largest thing this process holds.
+    drop(begin);
+    serve(&control, &signals, Commands::new(commands))
+}
+
+fn serve(
+    control: &Channel,
+    signals: &Signals,
+    mut commands: Commands,
+) -> Result<(), rustix::io::Errno> {
+    loop {
+        let mut watched = [
+            PollFd::new(control, PollFlags::IN),
+            PollFd::new(signals, PollFlags::IN),
+            PollFd::new(commands.channel(), PollFlags::IN),
+        ];
+        match poll(&mut watched, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        }
+        let [gone, died, asked] = watched.map(|fd| !fd.revents().is_empty());
+        if gone {
+            // The keeper says nothing after the beginning: this is its end of the socket closing.
+            return Ok(());
+        }
+        if died {
+            while signals.next()?.is_some() {}
+            commands.bury()?;
+        }
+        if asked && !commands.hear()? {
+            return Ok(());
+        }
+    }
+}

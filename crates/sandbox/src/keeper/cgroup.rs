@@ -1,0 +1,483 @@
+//! Cgroups of sessions: what the host offers, found once; one group per session, removed with it.
+//!
+//! Cgroup v2 gives limits where its controllers can be delegated, and freezing and killing
+//! wherever the keeper may make a group at all. Cgroup v1 gives limits to root. Everything is held
+//! by descriptors, so that it works from any of the keeper's mount namespaces.
+
+use crate::kernel::{open_folder, read_at, write_at};
+use cowork_api::plan::Limits;
+use cowork_sys::Errno;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A resource that a cgroup can limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Controller {
+    Memory,
+    Pids,
+    Cpu,
+}
+
+const CONTROLLERS: [(Controller, &str); 3] =
+    [(Controller::Memory, "memory"), (Controller::Pids, "pids"), (Controller::Cpu, "cpu")];
+
+/// Where groups of sessions can be made.
+#[derive(Debug, Default)]
+pub(crate) struct Cgroups {
+    unified: Option<Unified>,
+    legacy: Vec<(Controller, OwnedFd)>,
+}
+
+#[derive(Debug)]
+struct Unified {
+    folder: OwnedFd,
+    controllers: Vec<Controller>,
+}
+
+/// The groups of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Name of the session's folder, in each hierarchy.
+    name: String,
+    unified: Option<UnifiedGroup>,
+    legacy: Vec<(Controller, OwnedFd, OwnedFd)>,
+}
+
+#[derive(Debug)]
+struct UnifiedGroup {
+    parent: OwnedFd,
+    /// Holds the limits; its files are out of the session's reach, above its cgroup namespace.
+    outer: OwnedFd,
+    /// Holds the processes.
+    inner: OwnedFd,
+    controllers: Vec<Controller>,
+}
+
+impl Cgroups {
+    /// Looks for hierarchies in which this process may make groups. Must be called where the
+    /// host's mounts are visible.
+    pub(crate) fn find() -> Self {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mut found = Self::default();
+        for mount in mounts.lines().filter_map(CgroupMount::parse) {
+            if mount.kind == "cgroup2" {
+                let start = mount.folder_of(own_path(&own, ""));
+                found.unified = found.unified.or_else(|| Unified::find(&mount, &start));
+            } else if rustix::process::geteuid().is_root() {
+                for (controller, name) in CONTROLLERS {
+                    if !mount.options.split(',').any(|option| option == name) {
+                        continue;
+                    }
+                    let folder = mount.folder_of(own_path(&own, name));
+                    if let Ok(folder) = open_folder(&folder) {
+                        found.legacy.push((controller, folder));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Makes the groups of a session and sets its limits there. What cannot be made is left out;
+    /// [`Group::limits`] says what is in force.
+    pub(crate) fn make(&self, session: &str, limits: &Limits) -> Group {
+        let name = group_name(session);
+        let unified = self.unified.as_ref().and_then(|unified| unified.make(&name, limits));
+        let covered = |controller| {
+            unified.as_ref().is_some_and(|group| group.controllers.contains(&controller))
+        };
+        let mut legacy = Vec::new();
+        for (controller, parent) in &self.legacy {
+            if covered(*controller) {
+                continue;
+            }
+            if let Ok(folder) = make_legacy(parent.as_fd(), &name, *controller, limits) {
+                if let Ok(parent) = parent.try_clone() {
+                    legacy.push((*controller, parent, folder));
+                }
+            }
+        }
+        Group { name, unified, legacy }
+    }
+
+    /// What the hierarchy offers, for people.
+    pub(crate) fn describe(&self) -> String {
+        let names = |controllers: &mut dyn Iterator<Item = Controller>| {
+            let list: Vec<_> = controllers.map(|c| format!("{c:?}").to_lowercase()).collect();
+            if list.is_empty() { "no controllers".to_owned() } else { list.join(", ") }
+        };
+        let mut parts = Vec::new();
+        if let Some(unified) = &self.unified {
+            let with = names(&mut unified.controllers.iter().copied());
+            parts.push(format!("v2 with {with}"));
+        }
+        if !self.legacy.is_empty() {
+            let with = names(&mut self.legacy.iter().map(|(controller, _)| *controller));
+            parts.push(format!("v1 with {with}"));
+        }
+        if parts.is_empty() { "none that this user may use".to_owned() } else { parts.join("; ") }
+    }
+
+    /// Whether a session's limit on `controller` would be kept by a cgroup.
+    pub(crate) fn offers(&self, controller: Controller) -> bool {
+        self.unified.as_ref().is_some_and(|unified| unified.controllers.contains(&controller))
+            || self.legacy.iter().any(|(known, _)| *known == controller)
+    }
+
+    pub(crate) fn freezes(&self) -> bool {
+        self.unified.is_some()
+    }
+
+    /// Removes groups that a keeper left behind which no longer runs.
+    pub(crate) fn sweep(&self) {
+        let unified = self.unified.iter().map(|unified| &unified.folder);
+        for parent in unified.chain(self.legacy.iter().map(|(_, folder)| folder)) {
+            let Ok(names) = child_folders(parent.as_fd()) else { continue };
+            for name in names {
+                if keeper_of(&name).is_some_and(|keeper| !is_running(keeper)) {
+                    remove(parent.as_fd(), &name);
+                }
+            }
+        }
+    }
+}
+
+/// Marks the groups of sessions; the rest of the name is the keeper and the session.
+const PREFIX: &str = "cowork-";
+
+/// A group's name tells which keeper made it: process id and start time, which no other process
+/// shares.
+fn group_name(session: &str) -> String {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let started = start_time(pid).unwrap_or(0);
+    format!("{PREFIX}{pid}.{started}.{session}")
+}
+
+fn keeper_of(name: &str) -> Option<(i32, u64)> {
+    let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn is_running((pid, started): (i32, u64)) -> bool {
+    start_time(pid) == Some(started)
+}
+
+/// When a process started, in clock ticks since boot: field 22 of its `stat`.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may contain anything; the fields after it are numbers.
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+impl Unified {
+    /// The nearest ancestor of `start` where groups can be made, with as many controllers as can
+    /// be had; failing controllers, the nearest where groups can be made at all.
+    fn find(mount: &CgroupMount, start: &Path) -> Option<Self> {
+        let mut plain = None;
+        let mut folder = start.to_path_buf();
+        loop {
+            if let Some(found) = Self::try_at(&folder) {
+                if !found.controllers.is_empty() {
+                    return Some(found);
+                }
+                plain = plain.or(Some(found));
+            }
+            if folder == mount.point || !folder.pop() {
+                return plain;
+            }
+        }
+    }
+
+    fn try_at(path: &Path) -> Option<Self> {
+        let folder = open_folder(path).ok()?;
+        // A group is made and removed to see whether it may be: permission bits alone do not tell.
+        let probe = group_name("probe");
+        mkdirat(&folder, &*probe, Mode::from_raw_mode(0o755)).ok()?;
+        let can_join = openat(
+            &folder,
+            format!("{probe}/cgroup.procs"),
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        // Moving a process needs the common ancestor of both groups too.
+        let can_leave =
+            openat(&folder, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+        remove(folder.as_fd(), &probe);
+        can_join.and(can_leave).ok()?;
+        let available = read_at(folder.as_fd(), "cgroup.controllers").unwrap_or_default();
+        let mut controllers = Vec::new();
+        for (controller, name) in CONTROLLERS {
+            if available.split_whitespace().any(|known| known == name)
+                && write_at(folder.as_fd(), "cgroup.subtree_control", &format!("+{name}")).is_ok()
+            {
+                controllers.push(controller);
+            }
+        }
+        Some(Self { folder, controllers })
+    }
+
+    fn make(&self, name: &str, limits: &Limits) -> Option<UnifiedGroup> {
+        mkdirat(&self.folder, name, Mode::from_raw_mode(0o755)).ok()?;
+        let made = self.furnish(name, limits);
+        if made.is_err() {
+            remove(self.folder.as_fd(), name);
+        }
+        made.ok()
+    }
+
+    fn furnish(&self, name: &str, limits: &Limits) -> Result<UnifiedGroup, Errno> {
+        let outer = open_child(self.folder.as_fd(), name)?;
+        let mut controllers = Vec::new();
+        for controller in &self.controllers {
+            let set = match controller {
+                Controller::Memory => {
+                    write_at(outer.as_fd(), "memory.max", &limits.memory.value.to_string())
+                        .and_then(|()| {
+                            // Without this a session at its limit swaps the host to death instead.
+                            match write_at(outer.as_fd(), "memory.swap.max", "0") {
+                                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                                Err(errno) => Err(errno),
+                            }
+                        })
+                }
+                Controller::Pids => {
+                    write_at(outer.as_fd(), "pids.max", &limits.processes.value.to_string())
+                }
+                Controller::Cpu => {
+                    let (quota, period) = cpu_quota(limits);
+                    write_at(outer.as_fd(), "cpu.max", &format!("{quota} {period}"))
+                }
+            };
+            if set.is_ok() {
+                controllers.push(*controller);
+            }
+        }
+        mkdirat(&outer, "s", Mode::from_raw_mode(0o755))?;
+        let inner = open_child(outer.as_fd(), "s")?;
+        let parent = self.folder.try_clone().map_err(|_full| Errno::MFILE)?;
+        Ok(UnifiedGroup { parent, outer, inner, controllers })
+    }
+}
+
+fn make_legacy(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    controller: Controller,
+    limits: &Limits,
+) -> Result<OwnedFd, Errno> {
+    mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+    let folder = open_child(parent, name)?;
+    let set = match controller {
+        Controller::Memory => {
+            write_at(folder.as_fd(), "memory.limit_in_bytes", &limits.memory.value.to_string())
+        }
+        Controller::Pids => {
+            write_at(folder.as_fd(), "pids.max", &limits.processes.value.to_string())
+        }
+        Controller::Cpu => {
+            let (quota, period) = cpu_quota(limits);
+            write_at(folder.as_fd(), "cpu.cfs_period_us", &period.to_string())
+                .and_then(|()| write_at(folder.as_fd(), "cpu.cfs_quota_us", &quota.to_string()))
+        }
+    };
+    if let Err(errno) = set {
+        remove(parent, name);
+        return Err(errno);
+    }
+    Ok(folder)
+}
+
+/// Microseconds of CPU per period of 100 ms.
+fn cpu_quota(limits: &Limits) -> (u64, u64) {
+    const PERIOD: u64 = 100_000;
+    (u64::from(limits.cpus.value).saturating_mul(PERIOD) / 1000, PERIOD)
+}
+
+impl Group {
+    /// The v2 folder to clone the session's first process into.
+    pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+        self.unified.as_ref().map(|group| group.inner.as_fd())
+    }
+
+    /// Moves the session's first process into the v1 groups.
+    pub(crate) fn adopt(&self, pid: i32) -> Result<(), Errno> {
+        for (_, _, folder) in &self.legacy {
+            write_at(folder.as_fd(), "cgroup.procs", &pid.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Whether a cgroup keeps the limit on `controller`.
+    pub(crate) fn limits(&self, controller: Controller) -> Option<&'static str> {
+        if self.unified.as_ref().is_some_and(|group| group.controllers.contains(&controller)) {
+            return Some("cgroup v2");
+        }
+        self.legacy.iter().any(|(known, ..)| *known == controller).then_some("cgroup v1")
+    }
+
+    /// Stops every process where it is, or thaws them. `None` when there is no group to do it.
+    pub(crate) fn freeze(&self, frozen: Frozen) -> Option<Result<(), Errno>> {
+        /// Longest wait for processes that are in the middle of a system call.
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let group = self.unified.as_ref()?;
+        let (value, wanted) = match frozen {
+            Frozen::Yes => ("1", "frozen 1"),
+            Frozen::No => ("0", "frozen 0"),
+        };
+        if let Err(errno) = write_at(group.inner.as_fd(), "cgroup.freeze", value) {
+            return Some(Err(errno));
+        }
+        if frozen == Frozen::No {
+            return Some(Ok(()));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match read_at(group.inner.as_fd(), "cgroup.events") {
+                Ok(events) if events.lines().any(|line| line == wanted) => return Some(Ok(())),
+                Ok(_) if Instant::now() < deadline => std::thread::yield_now(),
+                Ok(_) => return Some(Err(Errno::TIMEDOUT)),
+                Err(errno) => return Some(Err(errno)),
+            }
+        }
+    }
+}
+
+/// Whether processes should stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frozen {
+    Yes,
+    No,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = &self.unified {
+            remove(group.outer.as_fd(), "s");
+            remove(group.parent.as_fd(), &self.name);
+        }
+        for (_, parent, _) in &self.legacy {
+            remove(parent.as_fd(), &self.name);
+        }
+    }
+}
+
+/// Removes an empty group. Just after its last process was reaped the kernel may still count it,
+/// so a busy group is asked a few times.
+fn remove(parent: BorrowedFd<'_>, name: &str) {
+    const ATTEMPTS: u32 = 50;
+    if let Ok(folder) = open_child(parent, name) {
+        if child_folders(folder.as_fd()).is_ok_and(|names| names.iter().any(|n| n == "s")) {
+            remove(folder.as_fd(), "s");
+        }
+    }
+    for _ in 0..ATTEMPTS {
+        match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
+            _ => return,
+        }
+    }
+}
+
+fn open_child(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(parent, name, flags, Mode::empty())
+}
+
+fn child_folders(parent: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(open_child(parent, ".")?)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        if entry.file_type() == rustix::fs::FileType::Directory && !name.starts_with('.') {
+            names.push(name.into_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// A line of `mountinfo` that mounts a cgroup hierarchy.
+#[derive(Debug, PartialEq, Eq)]
+struct CgroupMount {
+    kind: String,
+    root: PathBuf,
+    point: PathBuf,
+    options: String,
+}
+
+impl CgroupMount {
+    fn parse(line: &str) -> Option<Self> {
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let kind = right.next().filter(|kind| *kind == "cgroup" || *kind == "cgroup2")?;
+        let options = right.nth(1).unwrap_or_default();
+        let mut left = left.split(' ').skip(3);
+        let (root, point) = (left.next()?, left.next()?);
+        Some(Self {
+            kind: kind.to_owned(),
+            root: root.into(),
+            point: point.into(),
+            options: options.to_owned(),
+        })
+    }
+
+    /// The folder of a group, given its path as `/proc/self/cgroup` says it.
+    fn folder_of(&self, path: &str) -> PathBuf {
+        let path = Path::new(path);
+        let below = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix("/"));
+        self.point.join(below.unwrap_or(Path::new("")))
+    }
+}
+
+/// The path of this process in the hierarchy with this v1 controller, or in v2 for an empty name.
+fn own_path<'a>(own: &'a str, controller: &str) -> &'a str {
+    own.lines()
+        .filter_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            Some((parts.next()?, parts.next()?))
+        })
+        .find(|(controllers, _)| controllers.split(',').any(|known| known == controller))
+        .map_or("/", |(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CgroupMount, keeper_of, own_path};
+    use std::path::PathBuf;
+
+    #[test]
+    fn lines_of_mountinfo_are_understood() {
+        let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
+        let mount = CgroupMount::parse(line).unwrap();
+        assert_eq!(
+            mount.folder_of("/user.slice/x"),
+            PathBuf::from("/sys/fs/cgroup/unified/user.slice/x")
+        );
+        assert_eq!(CgroupMount::parse("1 2 0:1 / /proc rw - proc proc rw"), None);
+    }
+
+    #[test]
+    fn a_mount_of_a_part_of_the_hierarchy_is_relative_to_that_part() {
+        let line = "41 31 0:38 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+        let mount = CgroupMount::parse(line).unwrap();
+        assert_eq!(mount.folder_of("/docker/abc/x"), PathBuf::from("/sys/fs/cgroup/x"));
+    }
+
+    #[test]
+    fn own_paths_are_found_by_controller() {
+        let own = "4:memory:/a b:c\n1:cpu,cpuacct:/d\n0::/e\n";
+        assert_eq!(own_path(own, "memory"), "/a b:c");
+        assert_eq!(own_path(own, "cpu"), "/d");
+        assert_eq!(own_path(own, ""), "/e");
+        assert_eq!(own_path(own, "pids"), "/");
+    }
+
+    #[test]
+    fn only_our_groups_have_a_keeper() {
+        assert_eq!(keeper_of("cowork-12.345.zealous-ramanujan"), Some((12, 345)));
+        assert_eq!(keeper_of("cowork-x.y.z"), None);
+        assert_eq!(keeper_of("user.slice"), None);
+    }
+}

@@ -1,0 +1,423 @@
+//! Making a session, from its plan to the moment a command can be started in it.
+
+use crate::channel::{Channel, Peer};
+use crate::keeper::cgroup::{Cgroups, Controller, Frozen};
+use crate::keeper::grounds::{Ground, Grounds, Standing};
+use crate::keeper::observe::{self, Report};
+use crate::keeper::stage::{self, Cradled};
+use crate::keeper::template::Templates;
+use crate::keeper::{BrokerState, Session, grant, ids, limits};
+use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_of, restrict};
+use cowork_api::guest::{Began, Begin};
+use cowork_api::keeper::{Failure, FailureCode};
+use cowork_api::plan::{OwnStep, Profile, SessionPlan};
+use cowork_policy::seccomp;
+use cowork_sys::Errno;
+use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
+use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, Mode, OFlags, fchown, mkdirat};
+use rustix::process::{Gid, Uid};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What the making of any session needs.
+pub(crate) struct Maker<'a> {
+    pub(crate) proof: &'a SingleThreaded,
+    pub(crate) grounds: &'a mut Grounds,
+    pub(crate) templates: &'a mut Templates,
+    pub(crate) cgroups: &'a Cgroups,
+    pub(crate) init: BorrowedFd<'a>,
+}
+
+/// Longest a new session may take to be ready; beyond it the host is in trouble and the session is
+/// given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Maker<'_> {
+    /// Makes the session. When this fails nothing of it is left.
+    pub(crate) fn make(&mut self, plan: &SessionPlan) -> Result<Session, Failure> {
+        let mut session = self.give_birth(plan)?;
+        let report = await_init(&mut session)?;
+        session.enforcement =
+            observe::observe(session.init_pid(), session.standing, plan.profile, report);
+        observe::compare(plan, &session.enforcement)?;
+        for wanted in &plan.grants {
+            let came_along = grant::grant(self.proof, self.grounds, &mut session, wanted)?;
+            session.submounts.extend(came_along);
+        }
+        Ok(session)
+    }
+
+    fn give_birth(&mut self, plan: &SessionPlan) -> Result<Session, Failure> {
+        let standing = self.grounds.mode();
+        let template = self.templates.prepare(self.grounds, &plan.root).map_err(unable)?;
+        let pool = match standing {
+            Standing::User { .. } => None,
+            Standing::Root => {
+                Some(self.grounds.within(Ground::HostView, ids::take).map_err(unable)?)
+            }
+        };
+        let kuid = pool.as_ref().map(|pool| pool.id);
+        let home = self.prepare_home(plan, kuid)?;
+        let hub = Hub::make(plan).map_err(unable)?;
+        let group = self.cgroups.make(&plan.id, &plan.limits);
+        let limits = limits::states(&plan.limits, &group);
+        limits::check(&plan.limits, &limits)?;
+        let (control, their_control) = Channel::pair().map_err(unable_errno)?;
+        let (commands, their_commands) = Channel::pair().map_err(unable_errno)?;
+        let grants = hub.view().map_err(unable)?;
+
+        self.grounds.enter(Ground::Cradle).map_err(unable)?;
+        let forked = fork(self.proof, Namespaces::Session, group.birthplace());
+        let (pid, handle) = match forked {
+            Ok(Forked::Child) => {
+                let cradled = Cradled {
+                    plan,
+                    standing,
+                    template,
+                    grants,
+                    home,
+                    control: their_control,
+                    commands: their_commands.into(),
+                    init: self.init,
+                };
+                stage::run(self.proof, cradled)
+            }
+            Ok(Forked::Parent { pid, handle }) => (pid.as_raw_nonzero().get(), handle),
+            Err(errno) => {
+                self.grounds.enter(Ground::Hub).map_err(unable)?;
+                return Err(explain_fork(errno));
+            }
+        };
+        let session = Session {
+            id: plan.id.clone(),
+            pid,
+            handle,
+            control,
+            commands: commands.into(),
+            standing,
+            ids: pool,
+            hub: hub.into_folder(),
+            group,
+            limits,
+            grants: Vec::new(),
+            submounts: Vec::new(),
+            mappings: Vec::new(),
+            enforcement: Vec::new(),
+            frozen: Frozen::No,
+            stopped: Vec::new(),
+            broker: BrokerState::default(),
+            deadline: plan.limits.wall.map(|ms| Instant::now() + Duration::from_millis(ms)),
+        };
+        // From here on dropping `session` ends it.
+        self.grounds.enter(Ground::Hub).map_err(unable)?;
+        map_ids(&session).map_err(unable)?;
+        session.group.adopt(pid).map_err(unable_errno)?;
+        let begin = begin(plan, &session)?;
+        session.control.send(b"go", &[]).map_err(unable_errno)?;
+        session.control.send(&cowork_api::encode(&begin), &[]).map_err(unable_errno)?;
+        Ok(session)
+    }
+
+    /// The mount of a home that is kept on disk.
+    fn prepare_home(
+        &mut self,
+        plan: &SessionPlan,
+        kuid: Option<u32>,
+    ) -> Result<Option<OwnedFd>, Failure> {
+        let from = plan.own.iter().find_map(|step| match step {
+            OwnStep::Home { from, .. } => Some(path_of(from)),
+            _ => None,
+        });
+        let Some(from) = from else { return Ok(None) };
+        let mapping = match kuid {
+            None => None,
+            Some(kuid) => {
+                let nobody = (ids::NOBODY, ids::NOBODY);
+                Some(ids::mapping(self.proof, nobody, kuid).map_err(unable)?)
+            }
+        };
+        let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping)));
+        made.map_err(unable)?.map(Some)
+    }
+}
+
+/// Copies the mount of a home on disk. In root mode its files are stored as `nobody` and shown as
+/// the session's: whoever has the id next cannot read them, and nothing needs to change owner when
+/// a session ends.
+fn home_mount(from: &Path, mapping: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+    let named = || format!("use `{}` as the session's home", from.display());
+    let refused = |failed: Failed| failed.into_failure(FailureCode::FolderRefused);
+    let folder = crate::folder::open_exactly(from).step(named).map_err(refused)?;
+    if mapping.is_some() {
+        let stat = rustix::fs::fstat(&folder).step(named).map_err(refused)?;
+        if stat.st_uid != ids::NOBODY {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(&folder, ".", flags, Mode::empty());
+            let opened = opened.step(named).map_err(refused)?;
+            if !is_empty(&opened) {
+                return Err(Failure {
+                    code: FailureCode::FolderRefused,
+                    sentence: format!(
+                        "`{}` is not empty and belongs to user {}: as root, a session's home is \
+                         stored as nobody",
+                        from.display(),
+                        stat.st_uid
+                    ),
+                    errno: 0,
+                    hint: "name an empty folder, or one that a session had as its home".into(),
+                });
+            }
+            let nobody = (Uid::from_raw(ids::NOBODY), Gid::from_raw(ids::NOBODY));
+            fchown(&opened, Some(nobody.0), Some(nobody.1)).step(named).map_err(refused)?;
+            rustix::fs::fchmod(&opened, Mode::from_raw_mode(0o700)).step(named).map_err(refused)?;
+        }
+    }
+    let mount = copy_mount(folder.as_fd(), Path::new(""), Extent::Tree);
+    let mount = mount.step(named).map_err(refused)?;
+    let attributes = Attributes {
+        set: NOSUID | NODEV,
+        propagation: Some(Propagation::Private),
+        idmap: mapping.as_ref().map(|userns| userns.as_fd()),
+    };
+    restrict(mount.as_fd(), &attributes).step(named).map_err(refused)?;
+    Ok(mount)
+}
+
+fn is_empty(folder: &OwnedFd) -> bool {
+    let Ok(mut entries) = rustix::fs::Dir::read_from(folder) else { return false };
+    entries
+        .all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
+}
+
+/// The folder of a session in the hub: a mount of its own, shared, that the keeper attaches
+/// granted folders in. It goes away with the value unless it becomes the session's.
+struct Hub {
+    path: String,
+    folder: Option<OwnedFd>,
+}
+
+impl Hub {
+    fn make(plan: &SessionPlan) -> Result<Self, Failed> {
+        let path = format!("/sessions/{}", plan.id);
+        let named = || format!("make the folder of grants of {}", plan.id);
+        mkdirat(rustix::fs::CWD, &*path, Mode::from_raw_mode(0o755)).step(named)?;
+        let mut hub = Self { path, folder: None };
+        let mount = copy_mount(rustix::fs::CWD, Path::new(&hub.path), Extent::One).step(named)?;
+        let shared = Attributes { propagation: Some(Propagation::Shared), ..Attributes::default() };
+        restrict(mount.as_fd(), &shared).step(named)?;
+        let place = open_folder(Path::new(&hub.path)).step(named)?;
+        attach(mount.as_fd(), place.as_fd()).step(named)?;
+        let names = plan.own.iter().filter_map(|step| match step {
+            OwnStep::Grants { folders, .. } => Some(folders),
+            _ => None,
+        });
+        for name in names.flatten() {
+            mkdirat(&mount, &**name, Mode::from_raw_mode(0o755)).step(named)?;
+        }
+        hub.folder = Some(mount);
+        Ok(hub)
+    }
+
+    /// The session's copy: it receives what is attached in the hub, gives nothing back, and is
+    /// read-only itself, so that mount points can be neither made nor renamed inside.
+    fn view(&self) -> Result<OwnedFd, Failed> {
+        let named = || "copy the folder of grants for the session".to_owned();
+        let mount = copy_mount(rustix::fs::CWD, Path::new(&self.path), Extent::One).step(named)?;
+        let attributes = Attributes {
+            set: RDONLY | NOSUID | NODEV | NOEXEC,
+            propagation: Some(Propagation::Slave),
+            idmap: None,
+        };
+        restrict(mount.as_fd(), &attributes).step(named)?;
+        Ok(mount)
+    }
+
+    fn into_folder(mut self) -> HubFolder {
+        HubFolder { path: std::mem::take(&mut self.path), folder: self.folder.take() }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if !self.path.is_empty() {
+            remove_hub(&self.path);
+        }
+    }
+}
+
+/// The hub's folder of a session that lives; taken away with it.
+#[derive(Debug)]
+pub(crate) struct HubFolder {
+    path: String,
+    folder: Option<OwnedFd>,
+}
+
+impl AsFd for HubFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.folder.as_ref().map_or(rustix::fs::CWD, |folder| folder.as_fd())
+    }
+}
+
+impl Drop for HubFolder {
+    fn drop(&mut self) {
+        drop(self.folder.take());
+        remove_hub(&self.path);
+    }
+}
+
+fn remove_hub(path: &str) {
+    // What is attached below goes with it; in the session, which is dead, it goes as well.
+    cowork_sys::ignore(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH));
+    // The folders of grants lie in the hub's own file system, beneath the mount just removed.
+    drop(std::fs::remove_dir_all(path));
+}
+
+fn map_ids(session: &Session) -> Result<(), Failed> {
+    let (uid, gid) = match session.standing {
+        Standing::User { uid, gid } => {
+            std::fs::write(format!("/proc/{}/setgroups", session.pid), "deny")
+                .step(|| "forbid changes of groups in the session".into())?;
+            (uid, gid)
+        }
+        Standing::Root => {
+            let id = session.ids.as_ref().map_or(0, |ids| ids.id);
+            (id, id)
+        }
+    };
+    ids::write_map(session.pid, "uid_map", ids::INSIDE, uid)?;
+    ids::write_map(session.pid, "gid_map", ids::INSIDE, gid)
+}
+
+/// What init is told: the filters, compiled here, and what only it can set.
+fn begin(plan: &SessionPlan, session: &Session) -> Result<Begin, Failure> {
+    let profile = match plan.profile {
+        Profile::Strict => seccomp::Profile::Strict,
+        Profile::Nested => seccomp::Profile::Nested,
+    };
+    let debugging = match plan.debugging {
+        cowork_api::plan::Debugging::Forbidden => seccomp::Debugging::Forbidden,
+        cowork_api::plan::Debugging::Allowed => seccomp::Debugging::Allowed,
+    };
+    let compile = |policy: &seccomp::Policy| -> Result<Vec<u8>, Failure> {
+        let arch = seccomp::Arch::native();
+        let program = arch.and_then(|arch| policy.assemble(arch).ok());
+        let program = program.ok_or_else(|| Failure {
+            code: FailureCode::HostUnable,
+            sentence: "there is no filter of system calls for this kind of processor".into(),
+            errno: 0,
+            hint: String::new(),
+        })?;
+        let mut bytes = Vec::new();
+        for instruction in program.instructions() {
+            bytes.extend(instruction.code.to_ne_bytes());
+            bytes.extend([instruction.jt, instruction.jf]);
+            bytes.extend(instruction.k.to_ne_bytes());
+        }
+        Ok(bytes)
+    };
+    let in_cgroup = session.group.limits(Controller::Memory).is_some();
+    Ok(Begin {
+        walls: plan.walls.clone(),
+        guard: compile(&seccomp::Policy::guard(profile, debugging))?,
+        door: compile(&seccomp::Policy::door())?,
+        processes: plan.limits.processes.value,
+        open_files: plan.limits.open_files.value,
+        data_bytes: (!in_cgroup).then_some(plan.limits.memory.value),
+        canary: cowork_policy::plan::CANARY.into(),
+    })
+}
+
+/// Waits until init is locked down, and takes over the listener of its filter.
+fn await_init(session: &mut Session) -> Result<Report, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let packet = next_packet(session, deadline)?;
+        if packet.bytes == stage::PLACED {
+            let mut handles = packet.handles.into_iter();
+            session.broker.diagnostics = handles.next();
+            let scratch = handles.next().and_then(|scratch| rustix::fs::fstat(scratch).ok());
+            session.broker.scratch = scratch.map(|stat| stat.st_dev);
+            continue;
+        }
+        let began = cowork_api::decode::<Began>(&packet.bytes);
+        return match began {
+            Ok(Began::Ready { landlock_abi, canary, forbidden_call, killable: _ }) => {
+                let listener = packet.handles.into_iter().next();
+                let report =
+                    Report { landlock_abi, canary, forbidden_call, listener: listener.is_some() };
+                session.broker.listener = listener;
+                session.broker.in_flight = Some(in_flight_table().map_err(unable_errno)?);
+                Ok(report)
+            }
+            Ok(Began::Failed { step, errno }) => {
+                Err(unable(Failed::new(step, Errno::from_raw_os_error(errno))))
+            }
+            Err(_) => Err(lost("its init sent something that is not a message")),
+        };
+    }
+}
+
+fn next_packet(
+    session: &mut Session,
+    deadline: Instant,
+) -> Result<crate::channel::Packet, Failure> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = rustix::event::Timespec::try_from(left).ok();
+    let mut ready = [PollFd::new(&session.control, PollFlags::IN)];
+    match poll(&mut ready, left.as_ref()) {
+        Ok(0) => return Err(lost("it was not ready in time")),
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(unable_errno(errno)),
+    }
+    match session.control.receive(Peer::Hostile) {
+        Ok(Some(packet)) => Ok(packet),
+        Ok(None) => Err(lost("its first process ended")),
+        Err(errno) => Err(unable_errno(errno)),
+    }
+}
+
+/// The calls that a broker has received and not answered: one number each, so that the next broker
+/// can answer them if this one dies.
+fn in_flight_table() -> Result<OwnedFd, Errno> {
+    let table = rustix::fs::memfd_create(c"cowork-in-flight", MemfdFlags::CLOEXEC)?;
+    rustix::fs::ftruncate(&table, crate::broker::TABLE_BYTES)?;
+    Ok(table)
+}
+
+fn lost(why: &str) -> Failure {
+    Failure {
+        code: FailureCode::StepFailed,
+        sentence: format!("the new session was given up: {why}"),
+        errno: 0,
+        hint: "run `cowork doctor`".into(),
+    }
+}
+
+fn unable(failed: Failed) -> Failure {
+    let mut failure = failed.into_failure(FailureCode::HostUnable);
+    failure.hint = "run `cowork doctor` to see what this host lacks".into();
+    failure
+}
+
+fn unable_errno(errno: Errno) -> Failure {
+    unable(Failed::new("make a session", errno))
+}
+
+fn explain_fork(errno: Errno) -> Failure {
+    let hint = match errno {
+        Errno::NOSPC | Errno::USERS => {
+            "too many namespaces: raise user.max_user_namespaces and its neighbours"
+        }
+        Errno::AGAIN => "too many processes for this user",
+        _ => "run `cowork doctor` to see what this host lacks",
+    };
+    Failure {
+        code: FailureCode::HostUnable,
+        sentence: "cannot make the namespaces of a session".into(),
+        errno: errno.raw_os_error(),
+        hint: hint.into(),
+    }
+}

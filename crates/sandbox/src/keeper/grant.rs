@@ -1,0 +1,256 @@
+//! Making a folder of the host visible in a running session, and taking it away.
+//!
+//! A grant is a copy of the folder's mount, made in the host view and attached in the hub; the
+//! kernel shows it in the session at once, where it is locked. To revoke it the session stands
+//! still while the mount is taken away by a plain unmount: success is the kernel's own statement
+//! that nothing, in any namespace, holds on to the folder.
+
+use crate::folder::{identity, open_exactly};
+use crate::keeper::Session;
+use crate::keeper::cgroup::Frozen;
+use crate::keeper::grounds::{Ground, Grounds, Standing};
+use crate::keeper::ids;
+use crate::keeper::tree::{self, Mount, Origin};
+use crate::kernel::{Extent, Failed, Step, copy_mount, path_of, restrict};
+use cowork_api::Text;
+use cowork_api::keeper::{Certainty, Failure, FailureCode, Revoked};
+use cowork_api::plan::{Access, Grant};
+use cowork_sys::Errno;
+use cowork_sys::mount::{Attributes, NODEV, NOSUID, Propagation, RDONLY};
+use cowork_sys::process::SingleThreaded;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
+use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Makes the folder visible. Returns the mounts inside it that came along.
+pub(crate) fn grant(
+    proof: &SingleThreaded,
+    grounds: &mut Grounds,
+    session: &mut Session,
+    grant: &Grant,
+) -> Result<Vec<Text>, Failure> {
+    if session.grants.contains(&grant.name) {
+        return Err(failure(
+            FailureCode::GrantExists,
+            format!("the session already has a folder named `{}`", grant.name),
+            "give this one another name with `=name`",
+        ));
+    }
+    if !is_plain_name(&grant.name) {
+        let sentence = format!("`{}` cannot be the name of a folder", grant.name);
+        return Err(failure(FailureCode::Malformed, sentence, ""));
+    }
+    let path = path_of(&grant.path);
+    let looked_up = grounds.within(Ground::HostView, || Ok(look_up(path, grant)));
+    let (mount, owner, submounts) =
+        looked_up.map_err(|failed| failed.into_failure(FailureCode::StepFailed))??;
+    limit(proof, session, grant, mount.as_fd(), owner)?;
+    place(session, grant, &mount).map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+    session.grants.push(grant.name.clone());
+    Ok(submounts)
+}
+
+/// The copied mount, the owner of the folder, and the mounts inside it.
+type LookedUp = (OwnedFd, (u32, u32), Vec<Text>);
+
+/// Finds the folder again by its path, and makes sure that it is the one that was granted: from
+/// here on it is a handle, and no rename or link can turn it into another.
+fn look_up(path: &Path, grant: &Grant) -> Result<LookedUp, Failure> {
+    let changed = || {
+        failure(
+            FailureCode::FolderChanged,
+            format!("`{}` is no longer the folder that was granted", path.display()),
+            "look at what it is now, and grant it again",
+        )
+    };
+    let folder = match open_exactly(path) {
+        Ok(folder) => folder,
+        Err(Errno::LOOP | Errno::NOENT | Errno::NOTDIR) => return Err(changed()),
+        Err(errno) => {
+            let step = format!("open the folder `{}`", path.display());
+            return Err(Failed::new(step, errno).into_failure(FailureCode::FolderRefused));
+        }
+    };
+    let failed = |errno| {
+        let step = format!("copy the mount of `{}`", path.display());
+        Failed::new(step, errno).into_failure(FailureCode::FolderRefused)
+    };
+    if identity(folder.as_fd()).map_err(failed)? != grant.folder {
+        return Err(changed());
+    }
+    let stat = rustix::fs::fstat(&folder).map_err(failed)?;
+    // An ordinary user cannot leave out mounts inside the folder: they are locked together.
+    let mount = copy_mount(folder.as_fd(), Path::new(""), Extent::Tree).map_err(failed)?;
+    Ok((mount, (stat.st_uid, stat.st_gid), submounts(path)))
+}
+
+fn submounts(path: &Path) -> Vec<Text> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let inside = mounts.lines().filter_map(Mount::parse).map(|mount| mount.point);
+    let inside = inside.filter(|point| point != path && point.starts_with(path));
+    inside.map(|point| point.as_os_str().as_bytes().to_vec()).collect()
+}
+
+/// Sets what the session may do with the mount, and in root mode whose files it shows.
+fn limit(
+    proof: &SingleThreaded,
+    session: &mut Session,
+    grant: &Grant,
+    mount: rustix::fd::BorrowedFd<'_>,
+    owner: (u32, u32),
+) -> Result<(), Failure> {
+    let mapping = match session.standing {
+        Standing::User { .. } => None,
+        Standing::Root => Some(
+            session
+                .mapping(proof, owner)
+                .map_err(|failed| failed.into_failure(FailureCode::StepFailed))?,
+        ),
+    };
+    let set = NOSUID
+        | NODEV
+        | match grant.access {
+            Access::Read => RDONLY,
+            Access::Write => 0,
+        };
+    let propagation = Some(Propagation::Private);
+    let attributes =
+        Attributes { set, propagation, idmap: mapping.as_ref().map(|userns| userns.as_fd()) };
+    match restrict(mount, &attributes) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL | Errno::PERM) if mapping.is_some() => Err(failure(
+            FailureCode::FolderRefused,
+            format!(
+                "the file system of `{}`, or of a mount inside it, cannot show its files as the \
+                 session's own",
+                path_of(&grant.path).display()
+            ),
+            "run cowork as the owner of the folder instead of as root",
+        )),
+        Err(errno) => {
+            let step = format!("limit the mount of `{}`", path_of(&grant.path).display());
+            Err(Failed::new(step, errno).into_failure(FailureCode::FolderRefused))
+        }
+    }
+}
+
+/// Attaches the mount in the hub; it appears in the session.
+fn place(session: &Session, grant: &Grant, mount: &OwnedFd) -> Result<(), Failed> {
+    let named = || format!("attach the folder `{}`", grant.name);
+    match mkdirat(&session.hub, &*grant.name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(Failed::new(named(), errno)),
+    }
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(mount, "", &session.hub, &*grant.name, flags).step(named)
+}
+
+/// Takes the folder away. The keeper is in the hub.
+pub(crate) fn revoke(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
+    if !session.grants.iter().any(|known| known == name) {
+        let sentence = format!("the session has no granted folder `{name}`");
+        return Err(failure(FailureCode::NoGrant, sentence, "see its grants in its status"));
+    }
+    let point = session.hub_path().join(name);
+    let was_frozen = session.frozen;
+    let freezing = session.set_frozen(Frozen::Yes);
+    freezing.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+    let revoked = take_away(session, &point);
+    if was_frozen == Frozen::No {
+        // Whatever came of it, the session goes on: a thaw that fails is reported by the next
+        // freeze or by the session's end.
+        drop(session.set_frozen(Frozen::No));
+    }
+    let revoked = revoked.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+    cowork_sys::ignore(unlinkat(&session.hub, name, AtFlags::REMOVEDIR));
+    session.grants.retain(|known| known != name);
+    Ok(revoked)
+}
+
+fn take_away(session: &Session, point: &Path) -> Result<Revoked, Failed> {
+    /// Tries after the holders were killed: the kernel lets go of their files when it has buried
+    /// them, which takes it a moment.
+    const TRIES: u32 = 200;
+    const PAUSE: Duration = Duration::from_micros(250);
+    let named = || format!("unmount {}", point.display());
+    let origin = Origin::at(point);
+    let certainty = if has_locked_submounts(point) { Certainty::Scan } else { Certainty::Kernel };
+    let mut killed = Vec::new();
+    for _ in 0..TRIES {
+        if certainty == Certainty::Kernel {
+            match unmount(point, UnmountFlags::NOFOLLOW) {
+                Ok(()) => return Ok(Revoked { killed, certainty }),
+                Err(Errno::BUSY) => {}
+                Err(errno) => return Err(Failed::new(named(), errno)),
+            }
+        }
+        let holders = tree::descendants(session.init_pid());
+        let holders: Vec<_> = holders
+            .into_iter()
+            .filter(|pid| origin.as_ref().is_some_and(|origin| origin.held_by(*pid)))
+            .collect();
+        if holders.is_empty() && certainty == Certainty::Scan {
+            let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            unmount(point, flags).step(named)?;
+            return Ok(Revoked { killed, certainty });
+        }
+        for pid in holders {
+            let name = tree::name_of(pid);
+            if tree::kill(pid, session.init_pid()).is_ok()
+                && !killed.iter().any(|(known, _)| *known == pid)
+            {
+                killed.push((pid, name));
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    // Something holds on that no process shows, such as a descriptor in flight inside a socket:
+    // the caller ends the session, and with it every reference.
+    unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).step(named)?;
+    Ok(Revoked { killed, certainty: Certainty::SessionEnded })
+}
+
+/// Whether mounts came along with the folder. They are locked for an ordinary user, and while
+/// they are there the kernel calls the folder busy.
+fn has_locked_submounts(point: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounts
+        .lines()
+        .filter_map(Mount::parse)
+        .any(|mount| mount.point != point && mount.point.starts_with(point))
+}
+
+/// The id map for a session's mounts of files that belong to `owner`.
+impl Session {
+    fn mapping(&mut self, proof: &SingleThreaded, owner: (u32, u32)) -> Result<OwnedFd, Failed> {
+        let kuid = self.ids.as_ref().map_or(0, |ids| ids.id);
+        let known = self.mappings.iter().find(|(known, _)| *known == owner);
+        let mapping = match known {
+            Some((_, mapping)) => mapping.try_clone(),
+            None => {
+                let made = ids::mapping(proof, owner, kuid)?;
+                let copy = made.try_clone();
+                self.mappings.push((owner, made));
+                copy
+            }
+        };
+        mapping.step(|| "copy the id map of a mount".into())
+    }
+
+    /// Where the session's grants are, in the hub.
+    pub(crate) fn hub_path(&self) -> PathBuf {
+        Path::new("/sessions").join(&self.id)
+    }
+}
+
+/// One component of a path, and not a special one.
+fn is_plain_name(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
+}
+
+fn failure(code: FailureCode, sentence: String, hint: &str) -> Failure {
+    Failure { code, sentence, errno: 0, hint: hint.to_owned() }
+}

@@ -1,0 +1,158 @@
+//! The keeper's three mount namespaces, and moving between them.
+//!
+//! - the *host view*: what the keeper's user sees, as a slave of the host: mounts made on the host
+//!   later appear, nothing made here leaks back. Granted folders are looked up here.
+//! - the *hub*: nothing but one shared folder per session. What the keeper mounts there appears in
+//!   the session, which has a slave of it; what it unmounts disappears.
+//! - the *cradle*: nothing but the templates of session roots. Sessions are cloned from here, so
+//!   that making one costs the same however many mounts the host or other sessions have, and no
+//!   mount of the host is ever in a session's namespace, not even while it is set up.
+//!
+//! No mount point is made on the host for any of this: each namespace has a root of its own.
+
+use crate::kernel::{Extent, Failed, Step, attach, copy_mount, new_file_system, open_folder};
+use cowork_sys::process::{Leave, SingleThreaded, unshare};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::path::Path;
+
+/// One of the keeper's namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    HostView,
+    Hub,
+    Cradle,
+}
+
+/// Who the keeper is on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// An ordinary user: sessions have the caller's own id.
+    User { uid: u32, gid: u32 },
+    /// Root: each session has an id of its own.
+    Root,
+}
+
+#[derive(Debug)]
+pub(crate) struct Grounds {
+    host_view: OwnedFd,
+    hub: OwnedFd,
+    cradle: OwnedFd,
+    at: Ground,
+    mode: Standing,
+}
+
+impl Grounds {
+    /// Makes the namespaces. Afterwards the keeper is in the hub.
+    pub(crate) fn make(proof: &SingleThreaded) -> Result<Self, Failed> {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let mode = if uid == 0 { Standing::Root } else { Standing::User { uid, gid } };
+        match mode {
+            Standing::Root => unshare(proof, Leave::Mounts)
+                .step(|| "make a mount namespace for the keeper".into())?,
+            Standing::User { .. } => {
+                unshare(proof, Leave::UserAndMounts)
+                    .step(|| "make a user namespace for the keeper".into())?;
+                map_self(uid, gid)?;
+            }
+        }
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+            .step(|| "separate the keeper's mounts from the host's".into())?;
+        let host_view = own_mount_namespace()?;
+        unshare(proof, Leave::Mounts).step(|| "make the hub of the keeper".into())?;
+        let hub = settle(&["proc", "sessions"])?;
+        unshare(proof, Leave::Mounts).step(|| "make the cradle of the keeper".into())?;
+        let cradle = settle(&["proc", "templates", "root", "scratch"])?;
+        let mut grounds = Self { host_view, hub, cradle, at: Ground::Cradle, mode };
+        grounds.enter(Ground::Hub)?;
+        Ok(grounds)
+    }
+
+    pub(crate) fn mode(&self) -> Standing {
+        self.mode
+    }
+
+    /// Moves the keeper to a namespace; its root and working directory become that one's.
+    pub(crate) fn enter(&mut self, ground: Ground) -> Result<(), Failed> {
+        if self.at == ground {
+            return Ok(());
+        }
+        let handle = match ground {
+            Ground::HostView => &self.host_view,
+            Ground::Hub => &self.hub,
+            Ground::Cradle => &self.cradle,
+        };
+        move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Mount))
+            .step(|| format!("enter the {ground:?} namespace"))?;
+        self.at = ground;
+        Ok(())
+    }
+
+    /// Does something in a namespace and comes back to where the keeper was.
+    pub(crate) fn within<T>(
+        &mut self,
+        ground: Ground,
+        work: impl FnOnce() -> Result<T, Failed>,
+    ) -> Result<T, Failed> {
+        let back = self.at;
+        self.enter(ground)?;
+        let result = work();
+        self.enter(back)?;
+        result
+    }
+}
+
+/// Maps the keeper's own ids to themselves in its new user namespace.
+fn map_self(uid: u32, gid: u32) -> Result<(), Failed> {
+    let write = |name: &str, text: String| {
+        std::fs::write(format!("/proc/self/{name}"), text)
+            .step(|| format!("write the keeper's {name}"))
+    };
+    write("setgroups", "deny".into())?;
+    write("uid_map", format!("{uid} {uid} 1"))?;
+    write("gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Replaces the root of the current (new) mount namespace by an empty file system that has these
+/// folders and the host's `/proc`, and drops everything else.
+///
+/// A `/proc` must stay visible: the kernel lets a session mount one of its own only from a
+/// namespace that already has one with nothing hidden (`mount_too_revealing`).
+fn settle(folders: &[&str]) -> Result<OwnedFd, Failed> {
+    let proc = copy_mount(CWD, Path::new("/proc"), Extent::Tree)
+        .step(|| "copy the mount of /proc".into())?;
+    let root = new_file_system(
+        "tmpfs",
+        &[("mode", "0755"), ("size", "16M")],
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )?;
+    for folder in folders {
+        mkdirat(&root, *folder, Mode::from_raw_mode(0o755))
+            .step(|| format!("make the keeper's folder {folder}"))?;
+    }
+    // Any existing folder serves to attach the new root, which becomes the root at once.
+    let anywhere = open_folder(Path::new("/proc")).step(|| "open /proc".into())?;
+    attach(root.as_fd(), anywhere.as_fd()).step(|| "attach the keeper's root".into())?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(&root, "proc", flags, Mode::empty())
+        .step(|| "open the keeper's /proc".into())?;
+    attach(proc.as_fd(), place.as_fd()).step(|| "attach the keeper's /proc".into())?;
+    become_root(&root)?;
+    own_mount_namespace()
+}
+
+/// Makes the mount that `root` holds the root of this namespace, and lets go of the old one.
+pub(crate) fn become_root(root: &OwnedFd) -> Result<(), Failed> {
+    rustix::process::fchdir(root).step(|| "enter the new root".into())?;
+    rustix::process::pivot_root(".", ".").step(|| "make the new root the root".into())?;
+    unmount(".", UnmountFlags::DETACH).step(|| "let go of the old root".into())?;
+    rustix::process::chdir("/").step(|| "enter the root".into())
+}
+
+fn own_mount_namespace() -> Result<OwnedFd, Failed> {
+    rustix::fs::open("/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .step(|| "open the keeper's mount namespace".into())
+}

@@ -1,0 +1,85 @@
+//! User ids of sessions: taken from a pool in root mode, mapped on mounts.
+
+use crate::kernel::{Failed, Step};
+use cowork_sys::Errno;
+use cowork_sys::identity::{Slot, take_slot};
+use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use std::ffi::CString;
+
+/// The first id of the pool. The range from 1,879,048,192 to 2,147,352,575 is assigned to nobody
+/// by systemd's table of user ids, and lies above the usual ranges for `/etc/subuid`.
+const FIRST: u32 = 1_900_000_000;
+/// How many sessions of all keepers can run at once in root mode.
+const COUNT: u32 = 65_536;
+/// The user and group that files of a session's home have on disk in root mode.
+pub(crate) const NOBODY: u32 = 65_534;
+/// The user and group that a session sees itself as.
+pub(crate) const INSIDE: u32 = 1000;
+
+/// An id of the pool, this session's until the value is dropped or the keeper dies.
+#[derive(Debug)]
+pub(crate) struct PoolId {
+    pub(crate) id: u32,
+    /// The lock belongs to this open file; closing it gives the id back.
+    _lock: OwnedFd,
+}
+
+/// Takes a free id. Must be called where the host's `/run` is visible.
+///
+/// The lock file is one byte per id, locked by open file description: a keeper that crashes gives
+/// its ids back at once, and two keepers never hold the same one.
+pub(crate) fn take() -> Result<PoolId, Failed> {
+    let named = || "open the pool of user ids in /run/cowork".to_owned();
+    match mkdirat(CWD, "/run/cowork", Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(Failed::new(named(), errno)),
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = openat(CWD, "/run/cowork/ids", flags, Mode::from_raw_mode(0o600)).step(named)?;
+    let start = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() % COUNT;
+    for step in 0..COUNT {
+        let slot = (start + step) % COUNT;
+        if take_slot(lock.as_fd(), slot).step(named)? == Slot::Taken {
+            return Ok(PoolId { id: FIRST + slot, _lock: lock });
+        }
+    }
+    Err(Failed::new(format!("take a user id: all {COUNT} are in use"), Errno::AGAIN))
+}
+
+/// A user namespace that maps one user and one group of a file system to a session's, for an
+/// idmapped mount.
+pub(crate) fn mapping(
+    proof: &SingleThreaded,
+    disk: (u32, u32),
+    session: u32,
+) -> Result<OwnedFd, Failed> {
+    let named = || "make an id map for a mount".to_owned();
+    let (pid, handle) = match fork(proof, Namespaces::User, None).step(named)? {
+        // The child only carries the namespace; it waits to be killed.
+        Forked::Child => loop {
+            rustix::event::pause();
+        },
+        Forked::Parent { pid, handle } => (pid.as_raw_nonzero().get(), handle),
+    };
+    let result = write_maps(pid, disk, session).and_then(|()| {
+        let path = CString::new(format!("/proc/{pid}/ns/user")).unwrap_or_default();
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step(named)
+    });
+    pidfd_send_signal(&handle, Signal::KILL).step(named)?;
+    waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED).step(named)?;
+    result
+}
+
+fn write_maps(pid: i32, disk: (u32, u32), session: u32) -> Result<(), Failed> {
+    write_map(pid, "uid_map", disk.0, session)?;
+    write_map(pid, "gid_map", disk.1, session)
+}
+
+/// Maps one id: `inside` in the namespace of process `pid` is `outside` in the keeper's.
+pub(crate) fn write_map(pid: i32, name: &str, inside: u32, outside: u32) -> Result<(), Failed> {
+    std::fs::write(format!("/proc/{pid}/{name}"), format!("{inside} {outside} 1"))
+        .step(|| format!("write the {name} of a session"))
+}

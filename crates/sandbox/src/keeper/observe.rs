@@ -1,0 +1,144 @@
+//! What is really in force in a session, seen from outside, and compared with its floor.
+//!
+//! Everything but Landlock is read from the kernel's own account of the session's PID 1, not from
+//! what that process says. Landlock has no such account; there, and for the filter, PID 1 tries
+//! what must be refused before anything untrusted runs in it.
+
+use crate::keeper::grounds::Standing;
+use cowork_api::guest::Probe;
+use cowork_api::keeper::{Enforced, Failure, FailureCode, LayerState};
+use cowork_api::plan::{Layer, Profile, SessionPlan};
+use rustix::fs::readlink;
+
+/// What init reported of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) landlock_abi: u32,
+    pub(crate) canary: Probe,
+    pub(crate) forbidden_call: Probe,
+    pub(crate) listener: bool,
+}
+
+/// The lowest Landlock ABI with scopes for signals and abstract sockets.
+const SCOPES_ABI: u32 = 6;
+
+/// Looks at every layer.
+pub(crate) fn observe(
+    pid: i32,
+    standing: Standing,
+    profile: Profile,
+    report: Report,
+) -> Vec<Enforced> {
+    let mut seen = Vec::new();
+    let mut note = |layer, in_force: bool, observed: String| {
+        let state = if in_force { LayerState::InForce } else { LayerState::Absent };
+        seen.push(Enforced { layer, state, observed });
+    };
+    for (layer, name) in [
+        (Layer::UserNamespace, "user"),
+        (Layer::MountNamespace, "mnt"),
+        (Layer::PidNamespace, "pid"),
+        (Layer::NetworkNamespace, "net"),
+        (Layer::IpcNamespace, "ipc"),
+        (Layer::UtsNamespace, "uts"),
+        (Layer::CgroupNamespace, "cgroup"),
+    ] {
+        let (theirs, ours) = (namespace(&pid.to_string(), name), namespace("self", name));
+        let differs = theirs.is_some() && theirs != ours;
+        note(layer, differs, theirs.unwrap_or_else(|| "cannot be read".into()));
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| field(name));
+    let empty = sets.iter().all(|set| !set.is_empty() && set.bytes().all(|digit| digit == b'0'));
+    note(Layer::NoCapabilities, empty, format!("capability sets {}", sets.join(" ")));
+    note(
+        Layer::NoNewPrivileges,
+        field("NoNewPrivs") == "1",
+        format!("NoNewPrivs {}", field("NoNewPrivs")),
+    );
+    let filters: u32 = field("Seccomp_filters").parse().unwrap_or(0);
+    let filtered =
+        field("Seccomp") == "2" && filters >= 2 && report.forbidden_call == Probe::Refused;
+    note(
+        Layer::SystemCalls,
+        filtered,
+        format!("{filters} filters, a forbidden call was {:?}", report.forbidden_call)
+            .to_lowercase(),
+    );
+    note(
+        Layer::ConnectBroker,
+        report.listener,
+        if report.listener { "the keeper holds the listener" } else { "no listener" }.into(),
+    );
+    note(
+        Layer::LandlockFiles,
+        report.landlock_abi > 0 && report.canary == Probe::Refused,
+        format!("ABI {}, the canary was {:?}", report.landlock_abi, report.canary),
+    );
+    note(
+        Layer::LandlockScopes,
+        report.landlock_abi >= SCOPES_ABI,
+        format!("ABI {}, scopes from ABI {SCOPES_ABI}", report.landlock_abi),
+    );
+    // The files of a process that is not dumpable belong to the root of its own namespace or of
+    // the host, never to its user: its environment cannot even be opened.
+    let sealed = rustix::fs::stat(format!("/proc/{pid}/environ")).ok().map(|stat| stat.st_uid);
+    let own = own_user(&status);
+    note(
+        Layer::SealedInit,
+        sealed.is_some() && sealed != own,
+        format!(
+            "its /proc entry belongs to user {}",
+            sealed.map_or("?".into(), |uid| uid.to_string())
+        ),
+    );
+    note(
+        Layer::OwnUser,
+        standing == Standing::Root && own.is_some_and(|uid| uid != 0),
+        format!("runs as user {} of the host", own.map_or("?".into(), |uid| uid.to_string())),
+    );
+    for entry in &mut seen {
+        let left_out = match entry.layer {
+            Layer::LandlockFiles => profile == Profile::Nested,
+            Layer::OwnUser => standing != Standing::Root,
+            _ => false,
+        };
+        if left_out && entry.state == LayerState::Absent {
+            entry.state = LayerState::LeftOut;
+        }
+    }
+    seen
+}
+
+fn namespace(process: &str, name: &str) -> Option<String> {
+    let link = readlink(format!("/proc/{process}/ns/{name}"), Vec::new()).ok()?;
+    link.into_string().ok()
+}
+
+fn own_user(status: &str) -> Option<u32> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok())
+}
+
+/// Refuses a session in which a layer of its floor is not in force.
+pub(crate) fn compare(plan: &SessionPlan, seen: &[Enforced]) -> Result<(), Failure> {
+    for layer in &plan.floor {
+        let found = seen.iter().find(|entry| entry.layer == *layer);
+        if found.is_some_and(|entry| entry.state == LayerState::InForce) {
+            continue;
+        }
+        let observed = found.map_or("nothing was observed", |entry| entry.observed.as_str());
+        return Err(Failure {
+            code: FailureCode::LayerMissing,
+            sentence: format!("the layer {layer:?} is not in force ({observed})"),
+            errno: 0,
+            hint: "see `cowork doctor` for what this host lacks and how to get it".into(),
+        });
+    }
+    Ok(())
+}

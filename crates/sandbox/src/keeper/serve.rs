@@ -1,0 +1,345 @@
+//! The keeper's loop.
+
+use crate::channel::{Channel, Peer};
+use crate::keeper::cgroup::{Cgroups, Frozen};
+use crate::keeper::create::Maker;
+use crate::keeper::grounds::{Ground, Grounds};
+use crate::keeper::template::Templates;
+use crate::keeper::{Session, grant, survey};
+use crate::kernel::{Failed, Step};
+use cowork_api::keeper::{
+    Call, Certainty, EndReason, Failure, FailureCode, Message, Reply, Request,
+};
+use cowork_sys::Errno;
+use cowork_sys::process::SingleThreaded;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::process::{DumpableBehavior, WaitId, WaitIdOptions, waitid};
+use std::path::Path;
+use std::time::Instant;
+
+/// Why a keeper could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    /// More than one thread at the start.
+    #[error("cannot prove that the keeper has one thread")]
+    Threads(#[source] std::io::Error),
+    /// The program for PID 1 of sessions is not there.
+    #[error("cannot load `{}`, which belongs beside this program", .path.display())]
+    Init {
+        /// Where it should be.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A kernel operation failed.
+    #[error(transparent)]
+    Kernel(#[from] Failed),
+}
+
+/// Most times in a session's life that a broker is started again after it died.
+const MAX_BROKER_STARTS: u32 = 100;
+
+struct Keeper {
+    proof: SingleThreaded,
+    /// Why this host cannot keep sessions, if it cannot: every request is answered with it.
+    grounds: Result<Grounds, Failure>,
+    templates: Templates,
+    cgroups: Cgroups,
+    init: OwnedFd,
+    own_program: OwnedFd,
+    client: Channel,
+    sessions: Vec<Session>,
+}
+
+/// Serves the client at `socket` until it closes the conversation. `init` is the program for PID 1
+/// of sessions.
+pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
+    let proof = SingleThreaded::observe().map_err(KeeperError::Threads)?;
+    // A signal from the user's terminal is for the client, which decides what it means.
+    cowork_sys::ignore(rustix::process::setsid());
+    let init =
+        load(init).map_err(|source| KeeperError::Init { path: init.to_path_buf(), source })?;
+    let own_program =
+        rustix::fs::open("/proc/self/exe", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .step(|| "open the keeper's own program".into())?;
+    let cgroups = Cgroups::find();
+    cgroups.sweep();
+    let grounds = Grounds::make(&proof).map_err(|failed| survey::explain_grounds(&failed));
+    cowork_sys::ignore(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable));
+    let mut keeper = Keeper {
+        proof,
+        grounds,
+        templates: Templates::default(),
+        cgroups,
+        init,
+        own_program,
+        client: socket.into(),
+        sessions: Vec::new(),
+    };
+    keeper.serve()?;
+    Ok(())
+}
+
+/// Copies a program into sealed memory: what sessions execute as PID 1 has no file that anybody
+/// could overwrite, and it does not change while the keeper runs.
+fn load(path: &Path) -> std::io::Result<OwnedFd> {
+    let program = std::fs::read(path)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create(c"cowork-init", flags | MemfdFlags::EXEC)
+        .or_else(|_older_kernel| rustix::fs::memfd_create(c"cowork-init", flags))?;
+    let mut rest = program.as_slice();
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// What the loop found ready.
+enum Ready {
+    Client,
+    SessionDied(usize),
+    BrokerDied(usize),
+    BrokerNeeded(usize),
+}
+
+impl Keeper {
+    fn serve(&mut self) -> Result<(), Failed> {
+        loop {
+            for ready in self.wait()? {
+                match ready {
+                    Ready::Client => {
+                        if !self.hear()? {
+                            return Ok(());
+                        }
+                    }
+                    Ready::SessionDied(index) => self.end(index, EndReason::InitDied),
+                    Ready::BrokerDied(index) => self.bury_broker(index),
+                    Ready::BrokerNeeded(index) => self.start_broker(index),
+                }
+            }
+            while let Some(index) = self.overdue() {
+                self.end(index, EndReason::TimeOver);
+            }
+        }
+    }
+
+    /// Waits for anything. Of several things at once about sessions only the first is returned,
+    /// because handling one may change the numbering; the rest is still ready next time.
+    fn wait(&self) -> Result<Vec<Ready>, Failed> {
+        let mut what = vec![Ready::Client];
+        let mut watched = vec![PollFd::new(&self.client, PollFlags::IN)];
+        for (index, session) in self.sessions.iter().enumerate() {
+            what.push(Ready::SessionDied(index));
+            watched.push(PollFd::new(&session.handle, PollFlags::IN));
+            match (&session.broker.process, &session.broker.listener) {
+                (Some(process), _) => {
+                    what.push(Ready::BrokerDied(index));
+                    watched.push(PollFd::new(process, PollFlags::IN));
+                }
+                (None, Some(listener)) if session.broker.starts < MAX_BROKER_STARTS => {
+                    what.push(Ready::BrokerNeeded(index));
+                    watched.push(PollFd::new(listener, PollFlags::IN));
+                }
+                (None, _) => {}
+            }
+        }
+        let timeout = self.next_deadline().and_then(|deadline| {
+            rustix::event::Timespec::try_from(deadline.saturating_duration_since(Instant::now()))
+                .ok()
+        });
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(errno) => return Err(Failed::new("wait for events", errno)),
+        }
+        let ready = watched.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>();
+        let first = what.into_iter().zip(ready).find_map(|(what, ready)| ready.then_some(what));
+        Ok(first.into_iter().collect())
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.sessions.iter().filter_map(|session| session.deadline).min()
+    }
+
+    fn overdue(&self) -> Option<usize> {
+        let now = Instant::now();
+        self.sessions.iter().position(|session| session.deadline.is_some_and(|at| at <= now))
+    }
+
+    /// Reads one call and answers it. `false` when the client is gone.
+    fn hear(&mut self) -> Result<bool, Failed> {
+        let Some(packet) =
+            self.client.receive(Peer::Trusted).step(|| "hear from the client".into())?
+        else {
+            return Ok(false);
+        };
+        let (number, outcome) = match cowork_api::decode::<Call>(&packet.bytes) {
+            Ok(call) => (call.number, self.carry_out(call.request)),
+            Err(error) => (0, Err(malformed(&error.to_string()))),
+        };
+        let (result, handle) = match outcome {
+            Ok((reply, handle)) => (Ok(reply), handle),
+            Err(failure) => (Err(failure), None),
+        };
+        let answer = cowork_api::encode(&Message::Answer { number, result });
+        let handles: Vec<_> = handle.iter().map(|handle| handle.as_fd()).collect();
+        match self.client.send(&answer, &handles) {
+            Ok(()) => Ok(true),
+            Err(Errno::PIPE) => Ok(false),
+            Err(errno) => Err(Failed::new("answer the client", errno)),
+        }
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<(Reply, Option<OwnedFd>), Failure> {
+        match request {
+            Request::Create(plan) => {
+                if self.sessions.iter().any(|session| session.id == plan.id) {
+                    return Err(Failure {
+                        code: FailureCode::SessionExists,
+                        sentence: format!("there is a session `{}` already", plan.id),
+                        errno: 0,
+                        hint: String::new(),
+                    });
+                }
+                if !is_session_id(&plan.id) {
+                    return Err(malformed("the session's id is not one"));
+                }
+                let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
+                let mut maker = Maker {
+                    proof: &self.proof,
+                    grounds,
+                    templates: &mut self.templates,
+                    cgroups: &self.cgroups,
+                    init: self.init.as_fd(),
+                };
+                let session = maker.make(&plan)?;
+                let reply = Reply::Session(session.status());
+                let commands = session.commands.try_clone().ok();
+                self.sessions.push(session);
+                Ok((reply, commands))
+            }
+            Request::Attach { session } => {
+                let session = self.find(&session)?;
+                let reply = Reply::Session(session.status());
+                Ok((reply, session.commands.try_clone().ok()))
+            }
+            Request::Grant { session, grant: wanted } => {
+                let index = self.index(&session)?;
+                let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
+                let session =
+                    self.sessions.get_mut(index).ok_or_else(|| malformed("no session"))?;
+                let submounts = grant::grant(&self.proof, grounds, session, &wanted)?;
+                Ok((Reply::Granted { submounts }, None))
+            }
+            Request::Revoke { session, name } => {
+                let index = self.index(&session)?;
+                let revoked = grant::revoke(self.find(&session)?, &name)?;
+                if revoked.certainty == Certainty::SessionEnded {
+                    self.end(index, EndReason::Revocation);
+                }
+                Ok((Reply::Revoked(revoked), None))
+            }
+            Request::Freeze { session } => self.set_frozen(&session, Frozen::Yes),
+            Request::Thaw { session } => self.set_frozen(&session, Frozen::No),
+            Request::Destroy { session } => {
+                let index = self.index(&session)?;
+                drop(self.sessions.swap_remove(index));
+                Ok((Reply::Done, None))
+            }
+            Request::Status { session } => {
+                Ok((Reply::Session(self.find(&session)?.status()), None))
+            }
+            Request::Survey => {
+                let facts = survey::survey(&mut self.grounds, &self.cgroups, &self.proof);
+                Ok((Reply::Surveyed(facts), None))
+            }
+        }
+    }
+
+    fn set_frozen(
+        &mut self,
+        session: &str,
+        frozen: Frozen,
+    ) -> Result<(Reply, Option<OwnedFd>), Failure> {
+        let result = self.find(session)?.set_frozen(frozen);
+        result.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+        Ok((Reply::Done, None))
+    }
+
+    fn index(&self, id: &str) -> Result<usize, Failure> {
+        self.sessions.iter().position(|session| session.id == id).ok_or_else(|| Failure {
+            code: FailureCode::NoSession,
+            sentence: format!("there is no session `{id}`"),
+            errno: 0,
+            hint: String::new(),
+        })
+    }
+
+    fn find(&mut self, id: &str) -> Result<&mut Session, Failure> {
+        let index = self.index(id)?;
+        self.sessions.get_mut(index).ok_or_else(|| malformed("no session"))
+    }
+
+    /// Ends a session and tells the client.
+    fn end(&mut self, index: usize, reason: EndReason) {
+        let session = self.sessions.swap_remove(index);
+        let message = Message::SessionEnded { session: session.id.clone(), reason };
+        drop(session);
+        self.tell(&message);
+    }
+
+    fn bury_broker(&mut self, index: usize) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if let Some(process) = session.broker.process.take() {
+            cowork_sys::ignore(waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED));
+            let message = Message::BrokerRestarted { session: session.id.clone() };
+            self.start_broker(index);
+            self.tell(&message);
+        }
+    }
+
+    fn start_broker(&mut self, index: usize) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let user = session.ids.as_ref().map(|ids| ids.id);
+        let started = session.broker.start(&self.proof, self.own_program.as_fd(), user);
+        if started.is_err() {
+            // Counted as a start, so that a host that cannot start one is not asked for ever:
+            // without a broker the calls that need it fail closed.
+            session.broker.starts += 1;
+        }
+    }
+
+    /// Tells the client something it did not ask for. A client that does not read is not waited
+    /// for: it learns the same from its next question.
+    fn tell(&self, message: &Message) {
+        cowork_sys::ignore(self.client.try_send(&cowork_api::encode(message), &[]));
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Sessions end in the hub, where their mounts are.
+        if let Ok(grounds) = &mut self.grounds {
+            drop(grounds.enter(Ground::Hub));
+        }
+        self.sessions.clear();
+    }
+}
+
+fn is_session_id(id: &str) -> bool {
+    id.parse::<cowork_policy::SessionId>().is_ok()
+}
+
+fn malformed(why: &str) -> Failure {
+    Failure {
+        code: FailureCode::Malformed,
+        sentence: format!("the request could not be understood: {why}"),
+        errno: 0,
+        hint: String::new(),
+    }
+}

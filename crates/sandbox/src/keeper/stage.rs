@@ -1,0 +1,277 @@
+//! What the first process of a session does between its birth and the exec of init.
+//!
+//! It is a fork of the keeper with all of its memory, inside the new namespaces: it carries out
+//! the session's own steps, gives up every privilege, and executes init, which keeps nothing of
+//! the keeper. It never opens a path below `/proc` of the session by name except the one sysctl
+//! of its own user namespace, and it follows no symbolic link.
+
+use crate::channel::{Channel, Peer};
+use crate::keeper::grounds::{Standing, become_root};
+use crate::keeper::{ids, template};
+use crate::kernel::{
+    Extent, Failed, Step, attach, below_root, copy_mount, locate, new_file_system, open_folder,
+    restrict,
+};
+use cowork_api::guest::Began;
+use cowork_api::plan::{Access, OwnStep, Profile, SessionPlan};
+use cowork_sys::Errno;
+use cowork_sys::identity::{empty_bounding_set, hand_over, join_new_session_keyring};
+use cowork_sys::mount::{Attributes, NODEV, NOSUID, RDONLY};
+use cowork_sys::process::{Leave, SingleThreaded, execute, leave, unshare};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::mount::MountAttrFlags;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+
+/// What the keeper prepared for a session before it was born.
+pub(crate) struct Cradled<'a> {
+    pub(crate) plan: &'a SessionPlan,
+    pub(crate) standing: Standing,
+    /// Path of the template in the cradle.
+    pub(crate) template: String,
+    /// The session's copy of its folder in the hub, read-only, a slave.
+    pub(crate) grants: OwnedFd,
+    /// The mount of a home that is kept on disk.
+    pub(crate) home: Option<OwnedFd>,
+    pub(crate) control: Channel,
+    pub(crate) commands: OwnedFd,
+    pub(crate) init: BorrowedFd<'a>,
+}
+
+/// Sends what the keeper needs from inside the namespaces: a diagnostic socket of its network and
+/// the identity of its scratch.
+pub(crate) const PLACED: &[u8] = b"placed";
+
+/// Does everything and ends in the exec of init, or reports the step that failed and ends.
+pub(crate) fn run(proof: &SingleThreaded, mut cradled: Cradled<'_>) -> ! {
+    let failed = match furnish(proof, &mut cradled) {
+        Ok(never) => match never {},
+        Err(failed) => failed,
+    };
+    let report = Began::Failed { step: failed.step, errno: failed.errno.raw_os_error() };
+    // If the report cannot be sent the keeper sees the socket close, which is a failure as well.
+    cowork_sys::ignore(cradled.control.send(&cowork_api::encode(&report), &[]));
+    leave(1)
+}
+
+fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallible, Failed> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .step(|| "tie the session to the keeper".into())?;
+    // The keeper has mapped the ids and put this process into its cgroups when it says go.
+    match cradled.control.receive(Peer::Trusted) {
+        Ok(Some(_go)) => {}
+        Ok(None) => leave(1),
+        Err(errno) => return Err(Failed::new("hear from the keeper", errno)),
+    }
+    become_inside(cradled.standing)?;
+    unshare(proof, Leave::Cgroups).step(|| "make a cgroup namespace".into())?;
+    join_new_session_keyring().step(|| "make a session keyring".into())?;
+    rustix::system::sethostname(cradled.plan.id.as_bytes()).step(|| "set the host name".into())?;
+    cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
+    let diagnostics = diagnostic_socket()?;
+
+    let root = template::unfold(&cradled.template)?;
+    let scratch = make_scratch(cradled.plan)?;
+    let mut builder = Builder { root: &root, scratch: &scratch, folders: Vec::new(), made: 0 };
+    for step in &cradled.plan.own {
+        builder.carry_out(step, cradled.grants.as_fd(), cradled.home.as_ref())?;
+    }
+    cradled
+        .control
+        .send(PLACED, &[diagnostics.as_fd(), scratch.as_fd()])
+        .step(|| "report the placed mounts".into())?;
+    drop(diagnostics);
+    become_root(&root)?;
+    forbid_user_namespaces(cradled.plan.profile)?;
+    give_up(cradled)
+}
+
+/// Takes the session's user and group id. In user mode the caller's own id is already mapped.
+fn become_inside(standing: Standing) -> Result<(), Failed> {
+    let named = || "take the session's user id".to_owned();
+    if standing == Standing::Root {
+        rustix::thread::set_thread_groups(&[]).step(named)?;
+    }
+    let gid = rustix::process::Gid::from_raw(ids::INSIDE);
+    let uid = rustix::process::Uid::from_raw(ids::INSIDE);
+    rustix::thread::set_thread_res_gid(gid, gid, gid).step(named)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).step(named)?;
+    // A change of ids clears the request to die with the keeper.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .step(named)
+}
+
+/// A socket that lists the UNIX sockets of the session's network, for the broker.
+fn diagnostic_socket() -> Result<OwnedFd, Failed> {
+    rustix::net::socket_with(
+        rustix::net::AddressFamily::NETLINK,
+        rustix::net::SocketType::RAW,
+        rustix::net::SocketFlags::CLOEXEC,
+        Some(rustix::net::netlink::SOCK_DIAG),
+    )
+    .step(|| "open a socket of the network's diagnostics".into())
+}
+
+/// One file system in memory for everything of the session that is not kept: its size is the
+/// limit on all of it together.
+fn make_scratch(plan: &SessionPlan) -> Result<OwnedFd, Failed> {
+    /// One inode per 16 KiB, as ext4 has: enough for small files, and a bound on kernel memory.
+    const BYTES_PER_INODE: u64 = 16 * 1024;
+    let bytes = plan.limits.scratch.value;
+    let inodes = (bytes / BYTES_PER_INODE).max(1024);
+    let scratch = new_file_system(
+        "tmpfs",
+        &[("mode", "0755"), ("size", &bytes.to_string()), ("nr_inodes", &inodes.to_string())],
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )?;
+    let place = open_folder(Path::new("/scratch")).step(|| "open the place of scratch".into())?;
+    attach(scratch.as_fd(), place.as_fd()).step(|| "mount the session's scratch".into())?;
+    Ok(scratch)
+}
+
+/// Carries out the session's own steps.
+struct Builder<'a> {
+    root: &'a OwnedFd,
+    scratch: &'a OwnedFd,
+    /// Folders placed so far, by their path, with a writable handle where mount points can be made.
+    folders: Vec<(PathBuf, Option<OwnedFd>)>,
+    made: u32,
+}
+
+impl Builder<'_> {
+    fn carry_out(
+        &mut self,
+        step: &OwnStep,
+        grants: BorrowedFd<'_>,
+        home: Option<&OwnedFd>,
+    ) -> Result<(), Failed> {
+        let common = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        match step {
+            OwnStep::Processes { at } => {
+                let flags = common | MountAttrFlags::MOUNT_ATTR_NODEV;
+                let mount = new_file_system("proc", &[("hidepid", "2")], flags)?;
+                self.place(mount.as_fd(), at)
+            }
+            OwnStep::Terminals { at } => {
+                let options = [("ptmxmode", "0666"), ("mode", "0620")];
+                let mount = new_file_system("devpts", &options, common)?;
+                self.place(mount.as_fd(), at)
+            }
+            OwnStep::Scratch { at, mode, access } => self.place_scratch(at, *mode, *access),
+            OwnStep::Note { at, contents } => self.place_note(at, contents),
+            OwnStep::Home { at, .. } => {
+                let named = || "place the session's home".to_owned();
+                let home = home.ok_or(Errno::INVAL).step(named)?;
+                self.make_place(at)?;
+                self.place(home.as_fd(), at)?;
+                self.folders.push((below_root(at), Some(home.try_clone().step(named)?)));
+                Ok(())
+            }
+            OwnStep::Grants { at, .. } => {
+                self.make_place(at)?;
+                self.folders.push((below_root(at), None));
+                self.place(grants, at)
+            }
+        }
+    }
+
+    fn place_scratch(&mut self, at: &[u8], mode: u32, access: Access) -> Result<(), Failed> {
+        let named = || format!("make the session's {}", String::from_utf8_lossy(at));
+        self.make_place(at)?;
+        let name = self.next_name();
+        mkdirat(self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(self.scratch, &*name, flags, Mode::empty()).step(named)?;
+        // Set apart from mkdir, whose mode the umask would cut.
+        rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode)).step(named)?;
+        let mount = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One).step(named)?;
+        if access == Access::Read {
+            let read_only = Attributes { set: RDONLY, ..Attributes::default() };
+            restrict(mount.as_fd(), &read_only).step(named)?;
+        }
+        self.place(mount.as_fd(), at)?;
+        self.folders.push((below_root(at), Some(folder)));
+        Ok(())
+    }
+
+    fn place_note(&mut self, at: &[u8], contents: &[u8]) -> Result<(), Failed> {
+        let named = || format!("write the session's {}", String::from_utf8_lossy(at));
+        let name = self.next_name();
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(self.scratch, &*name, flags, Mode::from_raw_mode(0o644)).step(named)?;
+        let mut rest = contents;
+        while !rest.is_empty() {
+            let written = rustix::io::write(&file, rest).step(named)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        let mount = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One).step(named)?;
+        let set = RDONLY | NOSUID | NODEV;
+        restrict(mount.as_fd(), &Attributes { set, ..Attributes::default() }).step(named)?;
+        self.place(mount.as_fd(), at)
+    }
+
+    fn next_name(&mut self) -> String {
+        self.made += 1;
+        self.made.to_string()
+    }
+
+    /// Makes the mount point `at` if it lies in a folder that this session made; elsewhere it is
+    /// part of the template or of the grants.
+    fn make_place(&self, at: &[u8]) -> Result<(), Failed> {
+        let at = below_root(at);
+        let nearest = self
+            .folders
+            .iter()
+            .filter_map(|(path, folder)| Some((at.strip_prefix(path).ok()?, folder)))
+            .min_by_key(|(below, _)| below.as_os_str().len());
+        let Some((below, Some(folder))) = nearest else { return Ok(()) };
+        match mkdirat(folder, below, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(Failed::new(format!("make /{}", at.display()), errno)),
+        }
+    }
+
+    fn place(&self, mount: BorrowedFd<'_>, at: &[u8]) -> Result<(), Failed> {
+        let path = below_root(at);
+        let named = || format!("mount /{}", path.display());
+        let target = locate(self.root.as_fd(), &path).step(named)?;
+        attach(mount, target.as_fd()).step(named)
+    }
+}
+
+/// In the strict profile no user namespace can be made inside, whatever a filter may overlook.
+fn forbid_user_namespaces(profile: Profile) -> Result<(), Failed> {
+    match profile {
+        Profile::Strict => std::fs::write("/proc/sys/user/max_user_namespaces", "0")
+            .step(|| "forbid user namespaces inside".into()),
+        Profile::Nested => Ok(()),
+    }
+}
+
+/// Gives up every privilege and executes init.
+fn give_up(cradled: &Cradled<'_>) -> Result<Infallible, Failed> {
+    let named = || "give up privileges".to_owned();
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .step(|| "open the null device".into())?;
+    empty_bounding_set().step(named)?;
+    rustix::thread::clear_ambient_capability_set().step(named)?;
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, none).step(named)?;
+    rustix::thread::set_no_new_privs(true).step(named)?;
+    let handles = [
+        null.as_fd(),
+        null.as_fd(),
+        null.as_fd(),
+        cradled.control.as_fd(),
+        cradled.commands.as_fd(),
+    ];
+    // Handing over puts other files at low numbers: the program must not lie there.
+    let init = rustix::io::fcntl_dupfd_cloexec(cradled.init, 200).step(named)?;
+    // The order of these handles is what `init::main` expects.
+    hand_over(&handles).step(|| "hand over the sockets of init".into())?;
+    execute(init.as_fd(), &[c"cowork-init".into()], &[])
+        .step(|| "execute the init of the session".into())
+}

@@ -1,0 +1,255 @@
+//! What this host can do for sessions: probed, not guessed.
+
+use crate::keeper::cgroup::{Cgroups, Controller};
+use crate::keeper::grounds::{Grounds, Standing};
+use crate::kernel::Failed;
+use cowork_api::keeper::{Fact, Failure, FailureCode, Grade};
+use cowork_sys::Errno;
+use cowork_sys::process::SingleThreaded;
+
+/// Turns a failure to make the keeper's namespaces into the sentence and the fix for this host.
+pub(crate) fn explain_grounds(failed: &Failed) -> Failure {
+    let (hint, _) = namespace_fix();
+    Failure {
+        code: FailureCode::HostUnable,
+        sentence: format!("this host does not let cowork {}", failed.step),
+        errno: failed.errno.raw_os_error(),
+        hint,
+    }
+}
+
+/// What stands in the way of user namespaces here, and how to remove it.
+fn namespace_fix() -> (String, &'static str) {
+    if sysctl("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        return (
+            "AppArmor restricts user namespaces: install the profile that cowork ships (`sudo cp \
+             packaging/apparmor/cowork-keeper /etc/apparmor.d/ && sudo apparmor_parser -r \
+             /etc/apparmor.d/cowork-keeper`)"
+                .into(),
+            "AppArmor",
+        );
+    }
+    if sysctl("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        return (
+            "user namespaces are switched off for users: `sudo sysctl -w \
+             kernel.unprivileged_userns_clone=1`"
+                .into(),
+            "sysctl",
+        );
+    }
+    if sysctl("user/max_user_namespaces").as_deref() == Some("0") {
+        return (
+            "the number of user namespaces is limited to 0: `sudo sysctl -w \
+             user.max_user_namespaces=10000`"
+                .into(),
+            "sysctl",
+        );
+    }
+    (
+        "if this is a container, allow it user namespaces and an unmasked /proc, or run cowork \
+         outside of it"
+            .into(),
+        "unknown",
+    )
+}
+
+fn sysctl(name: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_owned())
+}
+
+/// Looks at everything that decides how well sessions are kept here.
+pub(crate) fn survey(
+    grounds: &mut Result<Grounds, Failure>,
+    cgroups: &Cgroups,
+    _proof: &SingleThreaded,
+) -> Vec<Fact> {
+    let mut facts = vec![kernel(), identity(grounds), namespaces(grounds)];
+    facts.push(landlock());
+    facts.push(seccomp());
+    facts.push(unix_sockets());
+    facts.push(freezing(cgroups));
+    facts.extend([
+        limit(cgroups, Controller::Memory, "memory limit"),
+        limit(cgroups, Controller::Cpu, "CPU limit"),
+        limit(cgroups, Controller::Pids, "process limit"),
+    ]);
+    facts.push(terminals());
+    facts.push(foreign_calls());
+    facts
+}
+
+fn fact(name: &str, value: impl Into<String>, grade: Grade, consequence: &str, fix: &str) -> Fact {
+    Fact {
+        name: name.into(),
+        value: value.into(),
+        grade,
+        consequence: consequence.into(),
+        fix: fix.into(),
+    }
+}
+
+fn kernel() -> Fact {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < (5, 15) {
+        let fix = "boot Linux 5.15 or newer";
+        return fact("kernel", release, Grade::Blocking, "too old for sessions", fix);
+    }
+    if version < (6, 12) {
+        let fix = "boot Linux 6.12 or newer for every layer";
+        return fact("kernel", release, Grade::Reduced, "some layers are not there yet", fix);
+    }
+    fact("kernel", release, Grade::Good, "has every layer that cowork uses", "")
+}
+
+fn identity(grounds: &Result<Grounds, Failure>) -> Fact {
+    match grounds.as_ref().map(Grounds::mode) {
+        Ok(Standing::Root) => fact(
+            "identity",
+            "root mode",
+            Grade::Good,
+            "each session has a user id of its own; granted files keep their owner",
+            "",
+        ),
+        Ok(Standing::User { uid, .. }) => fact(
+            "identity",
+            format!("user mode (uid {uid})"),
+            Grade::Good,
+            "sessions have your user id; namespaces, not ids, keep them apart from you",
+            "",
+        ),
+        Err(_) => fact("identity", "unknown", Grade::Blocking, "see namespaces", ""),
+    }
+}
+
+fn namespaces(grounds: &Result<Grounds, Failure>) -> Fact {
+    match grounds {
+        Ok(_) => fact("namespaces", "made and entered", Grade::Good, "sessions can be made", ""),
+        Err(failure) => fact(
+            "namespaces",
+            format!("{} ({})", failure.sentence, Errno::from_raw_os_error(failure.errno)),
+            Grade::Blocking,
+            "no session can be made",
+            &failure.hint,
+        ),
+    }
+}
+
+fn landlock() -> Fact {
+    match cowork_sys::identity::landlock_abi() {
+        None => fact(
+            "Landlock",
+            "absent",
+            Grade::Blocking,
+            "the second wall around files is missing, which the strict profile requires",
+            "boot with `lsm=landlock,…` on the kernel command line, or use `--profile nested`",
+        ),
+        Some(abi) if abi < 6 => fact(
+            "Landlock",
+            format!("ABI {abi}"),
+            Grade::Reduced,
+            "file rules, without scopes for signals and abstract sockets",
+            "boot Linux 6.12 or newer",
+        ),
+        Some(abi) => fact(
+            "Landlock",
+            format!("ABI {abi}"),
+            Grade::Good,
+            "file rules and scopes for signals and abstract sockets",
+            "",
+        ),
+    }
+}
+
+fn seccomp() -> Fact {
+    if cowork_sys::seccomp::knows_notifications() {
+        fact("seccomp", "filters and listeners", Grade::Good, "system calls are filtered", "")
+    } else {
+        fact(
+            "seccomp",
+            "no listeners",
+            Grade::Blocking,
+            "connections to sockets in granted folders cannot be decided",
+            "boot a kernel with CONFIG_SECCOMP_FILTER, 5.5 or newer",
+        )
+    }
+}
+
+fn unix_sockets() -> Fact {
+    let by_landlock = cowork_sys::identity::landlock_abi().is_some_and(|abi| abi >= 9);
+    let value = if by_landlock { "Landlock and broker" } else { "broker" };
+    fact(
+        "sockets in folders",
+        value,
+        Grade::Good,
+        "a UNIX socket of the host inside a granted folder cannot be reached",
+        "",
+    )
+}
+
+fn freezing(cgroups: &Cgroups) -> Fact {
+    let value = format!("cgroup {}", cgroups.describe());
+    if cgroups.freezes() {
+        fact("freezing", value, Grade::Good, "a session stops between two instructions", "")
+    } else {
+        fact(
+            "freezing",
+            value,
+            Grade::Reduced,
+            "a session is stopped by signals, which its programs can notice",
+            DELEGATE,
+        )
+    }
+}
+
+/// How an ordinary user gets cgroups.
+const DELEGATE: &str = "start cowork where systemd delegates cgroups, e.g. `systemd-run --user \
+                        --scope -p Delegate=yes cowork …`";
+
+fn limit(cgroups: &Cgroups, controller: Controller, name: &str) -> Fact {
+    if cgroups.offers(controller) {
+        return fact(name, "cgroup", Grade::Good, "enforced for the session as a whole", "");
+    }
+    match controller {
+        Controller::Pids => fact(
+            name,
+            "RLIMIT_NPROC",
+            Grade::Good,
+            "enforced, counted in the session's user namespace",
+            "",
+        ),
+        Controller::Memory => fact(
+            name,
+            "RLIMIT_DATA",
+            Grade::Reduced,
+            "best effort: each process is limited, not their sum",
+            DELEGATE,
+        ),
+        Controller::Cpu => fact(name, "none", Grade::Reduced, "not limited", DELEGATE),
+    }
+}
+
+fn terminals() -> Fact {
+    let value = match sysctl("dev/tty/legacy_tiocsti").as_deref() {
+        Some("0") => "the kernel refuses TIOCSTI",
+        _ => "the kernel allows TIOCSTI",
+    };
+    fact(
+        "terminal",
+        value,
+        Grade::Good,
+        "sessions have terminals of their own and the call is refused in them",
+        "",
+    )
+}
+
+fn foreign_calls() -> Fact {
+    fact(
+        "other ABIs",
+        std::env::consts::ARCH,
+        Grade::Good,
+        "system calls of other ABIs (i386, x32) end the program or fail in a session",
+        "",
+    )
+}

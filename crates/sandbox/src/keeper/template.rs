@@ -1,0 +1,190 @@
+//! The part of a session's file system that all sessions of a keeper share.
+//!
+//! A template is built once, in the cradle, and made read-only; each session gets a copy of its
+//! mounts. Sources are copied from the host view, the target is a file system of the keeper's own:
+//! no name of the host is ever written to.
+
+use crate::keeper::grounds::{Ground, Grounds};
+use crate::kernel::{
+    Extent, Failed, Step, attach, below_root, copy_mount, locate, new_file_system, open_folder,
+    path_of, restrict,
+};
+use cowork_api::plan::RootStep;
+use cowork_sys::Errno;
+use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, symlinkat};
+use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
+use std::path::Path;
+
+/// Largest file of the host's system that is copied into a template; a larger one is bound.
+const MAX_COPY: u64 = 256 * 1024;
+
+/// The templates that a keeper has built.
+#[derive(Debug, Default)]
+pub(crate) struct Templates(Vec<Vec<RootStep>>);
+
+/// What a step needs from the host view.
+enum Source {
+    /// Nothing.
+    None,
+    /// A copied mount of a folder.
+    Folder(OwnedFd),
+    /// A copied mount of a file or device.
+    File(OwnedFd),
+    /// The contents of a small file.
+    Contents(Vec<u8>),
+}
+
+impl Templates {
+    /// The path, in the cradle, of the template made by these steps; built now if it is not there.
+    pub(crate) fn prepare(
+        &mut self,
+        grounds: &mut Grounds,
+        steps: &[RootStep],
+    ) -> Result<String, Failed> {
+        let number = match self.0.iter().position(|known| known == steps) {
+            Some(number) => number,
+            None => {
+                let number = self.0.len();
+                let sources = grounds.within(Ground::HostView, || {
+                    steps.iter().map(gather).collect::<Result<Vec<_>, _>>()
+                })?;
+                grounds.within(Ground::Cradle, || build(&path(number), steps, sources))?;
+                self.0.push(steps.to_vec());
+                number
+            }
+        };
+        Ok(path(number))
+    }
+}
+
+fn path(number: usize) -> String {
+    format!("/templates/{number}")
+}
+
+/// Takes from the host view what a step needs.
+fn gather(step: &RootStep) -> Result<Source, Failed> {
+    match step {
+        RootStep::Folder { .. } | RootStep::Link { .. } | RootStep::File { .. } => Ok(Source::None),
+        RootStep::System { from, .. } => {
+            let from = path_of(from);
+            let named = || format!("read {} of the host", from.display());
+            let stat = rustix::fs::stat(from).step(named)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                let mount = bound(from, RDONLY | NOSUID | NODEV).step(named)?;
+                return Ok(Source::Folder(mount));
+            }
+            if u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_COPY) {
+                return std::fs::read(from).step(named).map(Source::Contents);
+            }
+            bound(from, RDONLY | NOSUID | NODEV).step(named).map(Source::File)
+        }
+        RootStep::Device { from, .. } => {
+            let from = path_of(from);
+            bound(from, NOSUID | NOEXEC)
+                .step(|| format!("bind the device {}", from.display()))
+                .map(Source::File)
+        }
+    }
+}
+
+fn bound(from: &Path, set: u64) -> Result<OwnedFd, Errno> {
+    let mount = copy_mount(CWD, from, Extent::Tree)?;
+    let propagation = Some(Propagation::Private);
+    restrict(mount.as_fd(), &Attributes { set, propagation, idmap: None })?;
+    Ok(mount)
+}
+
+/// Carries out the steps on a new file system at `place`.
+fn build(place: &str, steps: &[RootStep], sources: Vec<Source>) -> Result<(), Failed> {
+    let root = new_file_system(
+        "tmpfs",
+        &[("mode", "0755"), ("size", "32M")],
+        MountAttrFlags::MOUNT_ATTR_NOSUID,
+    )?;
+    mkdirat(CWD, place, Mode::from_raw_mode(0o755)).step(|| format!("make {place}"))?;
+    let target = open_folder(Path::new(place)).step(|| format!("open {place}"))?;
+    attach(root.as_fd(), target.as_fd()).step(|| format!("mount {place}"))?;
+    for (step, source) in steps.iter().zip(sources) {
+        place_step(&root, step, source)?;
+    }
+    let read_only = Attributes { set: RDONLY, ..Attributes::default() };
+    cowork_sys::mount::set_attributes(root.as_fd(), cowork_sys::mount::Depth::One, &read_only)
+        .step(|| format!("make {place} read-only"))
+}
+
+fn place_step(root: &OwnedFd, step: &RootStep, source: Source) -> Result<(), Failed> {
+    let (RootStep::Folder { at, .. }
+    | RootStep::Link { at, .. }
+    | RootStep::File { at, .. }
+    | RootStep::System { at, .. }
+    | RootStep::Device { at, .. }) = step;
+    let at = below_root(at);
+    let named = || format!("make /{} in the session's root", at.display());
+    if let Some(parent) = at.parent() {
+        make_folders(root, parent)?;
+    }
+    match (step, source) {
+        (RootStep::Folder { mode, .. }, _) => {
+            make_folders(root, &at)?;
+            let folder = rustix::fs::openat(root, &at, OFlags::DIRECTORY, Mode::empty());
+            rustix::fs::fchmod(folder.step(named)?, Mode::from_raw_mode(*mode)).step(named)
+        }
+        (RootStep::Link { to, .. }, _) => symlinkat(path_of(to), root, &at).step(named),
+        (RootStep::File { contents, .. }, _) => write_new(root, &at, contents).step(named),
+        (_, Source::Contents(contents)) => write_new(root, &at, &contents).step(named),
+        (_, Source::Folder(mount)) => {
+            make_folders(root, &at)?;
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            move_mount(&mount, "", root, &at, flags).step(named)
+        }
+        (_, Source::File(mount)) => {
+            write_new(root, &at, b"").step(named)?;
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            move_mount(&mount, "", root, &at, flags).step(named)
+        }
+        (RootStep::System { .. } | RootStep::Device { .. }, Source::None) => {
+            Err(Failed::new(named(), Errno::INVAL))
+        }
+    }
+}
+
+/// Makes every missing folder of `path`.
+fn make_folders(root: &OwnedFd, path: &Path) -> Result<(), Failed> {
+    let mut so_far = std::path::PathBuf::new();
+    for part in path {
+        so_far.push(part);
+        match mkdirat(root, &so_far, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => {
+                return Err(Failed::new(format!("make /{}", so_far.display()), errno));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_new(root: &OwnedFd, at: &Path, contents: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(root, at, flags, Mode::from_raw_mode(0o644))?;
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// A copy of the template's mounts, attached at `/root` of the cradle's copy in a session.
+pub(crate) fn unfold(place: &str) -> Result<OwnedFd, Failed> {
+    let root = copy_mount(CWD, Path::new(place), Extent::Tree)
+        .step(|| "copy the template of the root".into())?;
+    let target = locate(
+        open_folder(Path::new("/")).step(|| "open the root".into())?.as_fd(),
+        Path::new("root"),
+    )
+    .step(|| "open the place of the new root".into())?;
+    attach(root.as_fd(), target.as_fd()).step(|| "attach the new root".into())?;
+    Ok(root)
+}

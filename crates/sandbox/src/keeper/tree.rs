@@ -1,0 +1,223 @@
+//! The processes of a session, seen from outside: who they are, what they hold, stopping them.
+
+use cowork_sys::Errno;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Every process that descends from `init`, without it. Orphans are adopted by init or by a
+/// process below it, so nothing of a session is missing, whatever namespaces it made inside.
+pub(crate) fn descendants(init: i32) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some(parent) = parent_of(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut next = vec![init];
+    while let Some(pid) = next.pop() {
+        for child in children.remove(&pid).unwrap_or_default() {
+            found.push(child);
+            next.push(child);
+        }
+    }
+    found
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// The state letter and the name of a process.
+fn state_of(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// The name of a process, for a report.
+pub(crate) fn name_of(pid: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    // Chosen by the process itself: nothing but plain letters reaches a terminal.
+    name.trim_end().chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect()
+}
+
+/// Sends a signal to a process that still descends from `init`.
+fn send(pid: i32, init: i32, signal: Signal) -> Result<(), Errno> {
+    let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    // The handle is taken first: if the id was reused in between, its owner is not a descendant.
+    if !descendants(init).contains(&pid.as_raw_nonzero().get()) {
+        return Err(Errno::SRCH);
+    }
+    pidfd_send_signal(&handle, signal)
+}
+
+/// Kills a process of the session.
+pub(crate) fn kill(pid: i32, init: i32) -> Result<(), Errno> {
+    send(pid, init, Signal::KILL)
+}
+
+/// Stops every process below `init` by signal, until none is left running. Returns those that
+/// this call stopped, for [`resume`].
+pub(crate) fn stop(init: i32) -> Vec<i32> {
+    /// Rounds until a session that forks faster than it can be stopped is given up on.
+    const ROUNDS: u32 = 100;
+    let mut stopped = Vec::new();
+    for _ in 0..ROUNDS {
+        let running: Vec<_> = descendants(init)
+            .into_iter()
+            .filter(|pid| !matches!(state_of(*pid), Some('T' | 't' | 'Z' | 'X') | None))
+            .collect();
+        if running.is_empty() {
+            break;
+        }
+        for pid in running {
+            if send(pid, init, Signal::STOP).is_ok() && !stopped.contains(&pid) {
+                stopped.push(pid);
+            }
+        }
+    }
+    stopped
+}
+
+/// Lets processes go on that [`stop`] stopped.
+pub(crate) fn resume(init: i32, stopped: &[i32]) {
+    for pid in stopped {
+        // One that has ended meanwhile needs nothing.
+        cowork_sys::ignore(send(*pid, init, Signal::CONT));
+    }
+}
+
+/// What a mount is a view of: the file system and the folder in it, as `mountinfo` says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    device: String,
+    root: String,
+}
+
+impl Origin {
+    /// The origin of the mount at `point` of this process's namespace.
+    pub(crate) fn at(point: &Path) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let found = mounts.lines().filter_map(Mount::parse).rfind(|m| m.point == point);
+        found.map(|mount| mount.origin)
+    }
+
+    /// Whether process `pid` holds on to a copy of the mount: by a descriptor, its working or
+    /// root directory, its program, or a mapping.
+    pub(crate) fn held_by(&self, pid: i32) -> bool {
+        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let mounts: Vec<_> = mounts.lines().filter_map(Mount::parse).collect();
+        let points: Vec<_> =
+            mounts.iter().filter(|m| m.origin == *self).map(|m| m.point.clone()).collect();
+        let copies: HashSet<u64> = mounts
+            .iter()
+            .filter(|mount| points.iter().any(|point| mount.point.starts_with(point)))
+            .map(|mount| mount.id)
+            .collect();
+        if copies.is_empty() {
+            // It may still hold a mount that is no longer attached in its namespace.
+            return false;
+        }
+        holds_descriptor(pid, &copies) || holds_place(pid, &copies) || maps(pid, &points)
+    }
+}
+
+fn holds_descriptor(pid: i32, copies: &HashSet<u64>) -> bool {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+    entries.flatten().any(|entry| {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| line.strip_prefix("mnt_id:"))
+            .filter_map(|id| id.trim().parse().ok())
+            .any(|id: u64| copies.contains(&id))
+    })
+}
+
+fn holds_place(pid: i32, copies: &HashSet<u64>) -> bool {
+    ["cwd", "root", "exe"].iter().any(|link| {
+        statx(CWD, format!("/proc/{pid}/{link}"), AtFlags::empty(), StatxFlags::MNT_ID)
+            .is_ok_and(|stat| copies.contains(&stat.stx_mnt_id))
+    })
+}
+
+/// Mappings name the path of their file in the namespace of its mount.
+fn maps(pid: i32, points: &[PathBuf]) -> bool {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').any(|line| {
+        let Some(start) = line.iter().position(|byte| *byte == b'/') else { return false };
+        let path = line.get(start..).unwrap_or_default();
+        let path = Path::new(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
+        points.iter().any(|point| path.starts_with(point))
+    })
+}
+
+/// A line of `mountinfo`.
+#[derive(Clone, Debug)]
+pub(crate) struct Mount {
+    id: u64,
+    origin: Origin,
+    pub(crate) point: PathBuf,
+}
+
+impl Mount {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split(' ');
+        let id = fields.next()?.parse().ok()?;
+        let device = fields.nth(1)?.to_owned();
+        let root = fields.next()?.to_owned();
+        let point = unescape(fields.next()?);
+        Some(Self { id, origin: Origin { device, root }, point })
+    }
+}
+
+/// `mountinfo` writes space, tab, newline and backslash as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        match octal {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = tail.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mount, unescape};
+    use std::path::PathBuf;
+
+    #[test]
+    fn spaces_in_mount_points_are_understood() {
+        assert_eq!(unescape(r"/a\040b\134c"), PathBuf::from(r"/a b\c"));
+        assert_eq!(unescape(r"/a\04"), PathBuf::from(r"/a\04"));
+    }
+
+    #[test]
+    fn a_line_of_mountinfo_has_what_is_needed() {
+        let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.id, mount.point), (36, PathBuf::from("/mnt 2")));
+        assert_eq!(mount.origin.root, "/mnt1");
+    }
+}
