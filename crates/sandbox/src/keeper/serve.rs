@@ -15,7 +15,7 @@ use cowork_sys::process::SingleThreaded;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::process::{DumpableBehavior, WaitId, WaitIdOptions, waitid};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::path::Path;
 use std::time::Instant;
 
@@ -67,7 +67,6 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
     let cgroups = Cgroups::find();
     cgroups.sweep();
     let grounds = Grounds::make(&proof).map_err(|failed| survey::explain_grounds(&failed));
-    cowork_sys::ignore(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable));
     let mut keeper = Keeper {
         proof,
         grounds,
