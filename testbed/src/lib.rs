@@ -120,6 +120,9 @@ impl Folder {
     pub fn new(owner: Person, name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        if number == 0 {
+            sweep();
+        }
         let unique = format!("cowork-test-{}-{number}-{name}", std::process::id());
         let path = Path::new("/var/tmp").join(unique);
         std::fs::create_dir(&path).expect("/var/tmp is writable");
@@ -154,6 +157,21 @@ impl Folder {
 
     fn give(&self, path: &Path) {
         chown(path, Some(self.owner.uid()), Some(self.owner.uid())).expect("tests run as root");
+    }
+}
+
+/// Removes what tests left behind that no longer run: homes and programs live as long as the
+/// process, which has no last moment to remove them in.
+fn sweep() {
+    for entry in std::fs::read_dir("/var/tmp").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| {
+            name.strip_prefix("cowork-test-")?.split('-').next()?.parse::<u32>().ok()
+        });
+        let gone = pid.is_some_and(|pid| std::fs::metadata(format!("/proc/{pid}")).is_err());
+        if gone {
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
     }
 }
 
