@@ -5,7 +5,12 @@
 //! up fails the test; there is no silent skip.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::expect_used, clippy::panic, reason = "a test bed that is not there fails loudly")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test bed that is not there fails loudly"
+)]
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -91,6 +91,7 @@ pub(crate) struct Doctor {
 
 /// What a session is made from.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct SessionOptions {
     /// A folder to grant: PATH[:ro|rw][=NAME]. Without any, the current folder is granted
     ///

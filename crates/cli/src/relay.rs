@@ -123,10 +123,8 @@ impl Pumps {
             if kept {
                 return Ok(Happened::Keeper);
             }
-            if signalled {
-                if let Ok(Some(signal)) = signals.next() {
-                    return Ok(Happened::Signal(signal));
-                }
+            if signalled && let Ok(Some(signal)) = signals.next() {
+                return Ok(Happened::Signal(signal));
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::failure::{self, Failure, note};
 use crate::relay::{End, Happened, Pump, Pumps};
 use crate::request;
 use crate::streams::{Direction, Kind, Streams, copied, own, set_nonblocking};
+use cowork_api::Text;
 use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Whom};
 use cowork_api::keeper::{EndReason, Message, Request};
 use cowork_policy::plan::{self, SessionRequest};
@@ -26,6 +27,9 @@ const COMMAND: u32 = 1;
 /// Signals that are passed on to the command.
 const PASSED_ON: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+/// Names and values of variables.
+type Variables = Vec<(Text, Text)>;
 
 /// Runs the command and returns its exit status.
 pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
@@ -71,7 +75,7 @@ fn collect_signals() -> Result<Signals, Failure> {
 }
 
 /// The variables that the user named, from the option's values.
-fn named_environment(values: &[OsString]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+fn named_environment(values: &[OsString]) -> Result<Variables, Failure> {
     let mut named = Vec::new();
     for value in values {
         let bytes = value.as_bytes();
@@ -99,7 +103,7 @@ fn named_environment(values: &[OsString]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fai
     Ok(named)
 }
 
-fn environment_of(request: &SessionRequest, named: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
+fn environment_of(request: &SessionRequest, named: Variables) -> Vec<Text> {
     let caller = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
     plan::environment(&request.id, caller, named)
 }
@@ -122,7 +126,7 @@ struct Wiring {
     handles: Vec<OwnedFd>,
     terminal: Option<OwnedFd>,
     /// The caller's terminal as it was, restored when this is dropped.
-    _raw: Option<RawTerminal>,
+    raw: Option<RawTerminal>,
 }
 
 struct Runner {
@@ -144,7 +148,7 @@ impl Runner {
         let slave = terminal.as_ref().map(|terminal| slave_of(terminal.as_fd()));
         let slave = slave.transpose().map_err(failed)?;
         let mut wiring =
-            Wiring { pumps: Pumps::default(), handles: Vec::new(), terminal, _raw: None };
+            Wiring { pumps: Pumps::default(), handles: Vec::new(), terminal, raw: None };
         for (index, (kind, stream)) in streams.kinds.into_iter().zip(own()).enumerate() {
             let inwards = index == 0;
             let handle = match (kind, &slave) {
@@ -194,7 +198,8 @@ impl Runner {
 
     /// Starts the command and stays with it to its end.
     fn execute(&mut self, execute: &Execute, wiring: Wiring) -> Result<ExitCode, Failure> {
-        let Wiring { mut pumps, handles, terminal, _raw } = wiring;
+        // The caller's terminal is as it was again when `raw` goes, after the last output.
+        let Wiring { mut pumps, handles, terminal, raw: _raw } = wiring;
         let borrowed: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
         self.session.send(&ToInit::Execute(execute.clone()), &borrowed)?;
         drop(borrowed);
@@ -330,7 +335,7 @@ fn connect_terminal(
     wiring.pumps.outwards.push(Pump::new(End::Own(duplicate()?), End::Caller(screen)));
     if streams.interactive() {
         execute.terminal = true;
-        wiring._raw = Some(RawTerminal::enter(rustix::stdio::stdin())?);
+        wiring.raw = Some(RawTerminal::enter(rustix::stdio::stdin())?);
         let pump = Pump::new(End::Caller(rustix::stdio::stdin()), End::Own(duplicate()?));
         wiring.pumps.inwards.push(pump);
     } else {

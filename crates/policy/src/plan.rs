@@ -377,10 +377,10 @@ fn limits(request: &SessionRequest) -> wire::Limits {
     let strictness = request.strictness;
     wire::Limits {
         processes: limit(&asked.processes, strictness, |value| value),
-        memory: limit(&asked.memory, strictness, |value| value.get()),
-        cpus: limit(&asked.cpus, strictness, |value| value.millis()),
+        memory: limit(&asked.memory, strictness, super::limits::Bytes::get),
+        cpus: limit(&asked.cpus, strictness, super::limits::Cpus::millis),
         open_files: limit(&asked.open_files, strictness, |value| value),
-        scratch: limit(&asked.scratch, strictness, |value| value.get()),
+        scratch: limit(&asked.scratch, strictness, super::limits::Bytes::get),
         wall: asked.wall.map(|span| u64::try_from(span.duration().as_millis()).unwrap_or(u64::MAX)),
     }
 }

@@ -56,6 +56,11 @@ impl Folder {
     fn of(handle: OwnedFd) -> Result<Self, Errno> {
         let identity = identity(handle.as_fd())?;
         let path = whereabouts(handle.as_fd())?;
+        // A folder that was removed, or that lies outside this process's root, has no path that
+        // leads to it.
+        if self::identity(open_exactly(&path)?.as_fd())? != identity {
+            return Err(Errno::NOENT);
+        }
         Ok(Self { handle, path, identity })
     }
 
@@ -113,11 +118,5 @@ fn whereabouts(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     use std::os::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new())?;
-    let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
-    // A folder that was removed, or that lies outside this process's root, has no path to name.
-    if path.is_absolute() && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") {
-        Ok(path)
-    } else {
-        Err(Errno::NOENT)
-    }
+    Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
 }

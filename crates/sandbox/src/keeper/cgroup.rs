@@ -94,10 +94,10 @@ impl Cgroups {
             if covered(*controller) {
                 continue;
             }
-            if let Ok(folder) = make_legacy(parent.as_fd(), &name, *controller, limits) {
-                if let Ok(parent) = parent.try_clone() {
-                    legacy.push((*controller, parent, folder));
-                }
+            if let Ok(folder) = make_legacy(parent.as_fd(), &name, *controller, limits)
+                && let Ok(parent) = parent.try_clone()
+            {
+                legacy.push((*controller, parent, folder));
             }
         }
         Group { name, unified, legacy }
@@ -368,10 +368,10 @@ impl Drop for Group {
 /// so a busy group is asked a few times.
 fn remove(parent: BorrowedFd<'_>, name: &str) {
     const ATTEMPTS: u32 = 50;
-    if let Ok(folder) = open_child(parent, name) {
-        if child_folders(folder.as_fd()).is_ok_and(|names| names.iter().any(|n| n == "s")) {
-            remove(folder.as_fd(), "s");
-        }
+    if let Ok(folder) = open_child(parent, name)
+        && child_folders(folder.as_fd()).is_ok_and(|names| names.iter().any(|n| n == "s"))
+    {
+        remove(folder.as_fd(), "s");
     }
     for _ in 0..ATTEMPTS {
         match unlinkat(parent, name, AtFlags::REMOVEDIR) {

@@ -139,7 +139,7 @@ impl Maker<'_> {
                 Some(ids::mapping(self.proof, nobody, kuid).map_err(unable)?)
             }
         };
-        let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping)));
+        let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping.as_ref())));
         made.map_err(unable)?.map(Some)
     }
 }
@@ -147,7 +147,7 @@ impl Maker<'_> {
 /// Copies the mount of a home on disk. In root mode its files are stored as `nobody` and shown as
 /// the session's: whoever has the id next cannot read them, and nothing needs to change owner when
 /// a session ends.
-fn home_mount(from: &Path, mapping: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+fn home_mount(from: &Path, mapping: Option<&OwnedFd>) -> Result<OwnedFd, Failure> {
     let named = || format!("use `{}` as the session's home", from.display());
     let refused = |failed: Failed| failed.into_failure(FailureCode::FolderRefused);
     let folder = crate::folder::open_exactly(from).step(named).map_err(refused)?;
@@ -180,7 +180,7 @@ fn home_mount(from: &Path, mapping: Option<OwnedFd>) -> Result<OwnedFd, Failure>
     let attributes = Attributes {
         set: NOSUID | NODEV,
         propagation: Some(Propagation::Private),
-        idmap: mapping.as_ref().map(|userns| userns.as_fd()),
+        idmap: mapping.map(AsFd::as_fd),
     };
     restrict(mount.as_fd(), &attributes).step(named).map_err(refused)?;
     Ok(mount)

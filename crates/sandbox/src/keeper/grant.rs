@@ -228,14 +228,13 @@ impl Session {
     fn mapping(&mut self, proof: &SingleThreaded, owner: (u32, u32)) -> Result<OwnedFd, Failed> {
         let kuid = self.ids.as_ref().map_or(0, |ids| ids.id);
         let known = self.mappings.iter().find(|(known, _)| *known == owner);
-        let mapping = match known {
-            Some((_, mapping)) => mapping.try_clone(),
-            None => {
-                let made = ids::mapping(proof, owner, kuid)?;
-                let copy = made.try_clone();
-                self.mappings.push((owner, made));
-                copy
-            }
+        let mapping = if let Some((_, mapping)) = known {
+            mapping.try_clone()
+        } else {
+            let made = ids::mapping(proof, owner, kuid)?;
+            let copy = made.try_clone();
+            self.mappings.push((owner, made));
+            copy
         };
         mapping.step(|| "copy the id map of a mount".into())
     }

@@ -29,30 +29,17 @@ pub(crate) fn observe(
     profile: Profile,
     report: Report,
 ) -> Vec<Enforced> {
-    let mut seen = Vec::new();
+    let mut seen = namespaces(pid);
     let mut note = |layer, in_force: bool, observed: String| {
         let state = if in_force { LayerState::InForce } else { LayerState::Absent };
         seen.push(Enforced { layer, state, observed });
     };
-    for (layer, name) in [
-        (Layer::UserNamespace, "user"),
-        (Layer::MountNamespace, "mnt"),
-        (Layer::PidNamespace, "pid"),
-        (Layer::NetworkNamespace, "net"),
-        (Layer::IpcNamespace, "ipc"),
-        (Layer::UtsNamespace, "uts"),
-        (Layer::CgroupNamespace, "cgroup"),
-    ] {
-        let (theirs, ours) = (namespace(&pid.to_string(), name), namespace("self", name));
-        let differs = theirs.is_some() && theirs != ours;
-        note(layer, differs, theirs.unwrap_or_else(|| "cannot be read".into()));
-    }
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.unwrap_or_default().trim().to_owned()
     };
-    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| field(name));
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(&field);
     let empty = sets.iter().all(|set| !set.is_empty() && set.bytes().all(|digit| digit == b'0'));
     note(Layer::NoCapabilities, empty, format!("capability sets {}", sets.join(" ")));
     note(
@@ -112,6 +99,26 @@ pub(crate) fn observe(
         }
     }
     seen
+}
+
+/// Which namespaces of the session are not the keeper's.
+fn namespaces(pid: i32) -> Vec<Enforced> {
+    let layers = [
+        (Layer::UserNamespace, "user"),
+        (Layer::MountNamespace, "mnt"),
+        (Layer::PidNamespace, "pid"),
+        (Layer::NetworkNamespace, "net"),
+        (Layer::IpcNamespace, "ipc"),
+        (Layer::UtsNamespace, "uts"),
+        (Layer::CgroupNamespace, "cgroup"),
+    ];
+    let observed = layers.into_iter().map(|(layer, name)| {
+        let (theirs, ours) = (namespace(&pid.to_string(), name), namespace("self", name));
+        let own = theirs.is_some() && theirs != ours;
+        let state = if own { LayerState::InForce } else { LayerState::Absent };
+        Enforced { layer, state, observed: theirs.unwrap_or_else(|| "cannot be read".into()) }
+    });
+    observed.collect()
 }
 
 fn namespace(process: &str, name: &str) -> Option<String> {

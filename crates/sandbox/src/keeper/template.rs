@@ -43,17 +43,16 @@ impl Templates {
         grounds: &mut Grounds,
         steps: &[RootStep],
     ) -> Result<String, Failed> {
-        let number = match self.0.iter().position(|known| known == steps) {
-            Some(number) => number,
-            None => {
-                let number = self.0.len();
-                let sources = grounds.within(Ground::HostView, || {
-                    steps.iter().map(gather).collect::<Result<Vec<_>, _>>()
-                })?;
-                grounds.within(Ground::Cradle, || build(&path(number), steps, sources))?;
-                self.0.push(steps.to_vec());
-                number
-            }
+        let number = if let Some(number) = self.0.iter().position(|known| known == steps) {
+            number
+        } else {
+            let number = self.0.len();
+            let sources = grounds.within(Ground::HostView, || {
+                steps.iter().map(gather).collect::<Result<Vec<_>, _>>()
+            })?;
+            grounds.within(Ground::Cradle, || build(&path(number), steps, sources))?;
+            self.0.push(steps.to_vec());
+            number
         };
         Ok(path(number))
     }
