@@ -112,12 +112,12 @@ pub enum OwnStep {
         /// Whether the session may write there.
         access: Access,
     },
-    /// A file in the session's memory, read-only.
-    Note {
+    /// A folder of files in the session's memory, read-only.
+    Notes {
         /// Where, in the session.
         at: Text,
-        /// What is in it.
-        contents: Vec<u8>,
+        /// The files: name and contents.
+        files: Vec<(String, Vec<u8>)>,
     },
     /// The session's home, kept in a folder of the host between sessions.
     Home {

@@ -132,8 +132,9 @@ fn own_step(step: &OwnStep) -> String {
             };
             format!("make {} in the session's memory, {access}", text(at))
         }
-        OwnStep::Note { at, contents } => {
-            format!("write {} ({} bytes, read only)", text(at), contents.len())
+        OwnStep::Notes { at, files } => {
+            let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+            format!("write {} in {}, read only", names.join(", "), text(at))
         }
         OwnStep::Home { from, at } => {
             format!("show {} of the host as {}, its home", text(from), text(at))

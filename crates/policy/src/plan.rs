@@ -45,18 +45,13 @@ pub const TOP: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx
 /// secrets. A `*` stands for any rest of the name. Everything else of `/etc` does not exist, above
 /// all: `passwd` and `shadow`, `ssh`, `ssl/private`, `gitconfig`, `pip.conf`, `npmrc`, `environment`,
 /// which hold names, keys or tokens on some hosts.
-pub const ETC: [&str; 34] = [
+pub const ETC: [&str; 25] = [
     "alternatives",
     "bash.bashrc",
-    "ca-certificates",
-    "chromium",
     "chromium.d",
     "crypto-policies",
     "debian_version",
     "fonts",
-    "gnutls",
-    "gss",
-    "ImageMagick-*",
     "inputrc",
     "java-*",
     "ld.so.cache",
@@ -64,15 +59,11 @@ pub const ETC: [&str; 34] = [
     "ld.so.conf.d",
     "localtime",
     "lsb-release",
-    "magic",
-    "magic.mime",
     "mime.types",
     "os-release",
-    "perl",
     "pki/ca-trust/extracted",
     "pki/tls/certs",
     "protocols",
-    "python3*",
     "rpc",
     "services",
     "ssl/certs",
@@ -239,6 +230,10 @@ fn root(host: &HostSystem) -> Vec<wire::RootStep> {
     for (name, text) in ETC_FILES {
         steps.push(file(&format!("/etc/{name}"), text));
     }
+    steps.push(folder(NOTES, 0o755));
+    for name in ["passwd", "hosts", "hostname"] {
+        steps.push(link(&format!("/etc/{name}"), &format!("session/{name}")));
+    }
     steps.push(link("/etc/mtab", "/proc/self/mounts"));
     for name in DEVICES {
         let at: Text = format!("/dev/{name}").into();
@@ -255,19 +250,19 @@ fn root(host: &HostSystem) -> Vec<wire::RootStep> {
         folder("/proc", 0o755),
         folder("/tmp", 0o755),
         folder("/run", 0o755),
-        folder("/var/tmp", 0o755),
+        folder("/var", 0o755),
+        link("/var/tmp", "../tmp"),
         folder(SESSIONS, 0o755),
         wire::RootStep::File { at: CANARY.into(), contents: b"Landlock forbids this.\n".into() },
     ]);
     steps
 }
 
-/// Files of `/etc` that are the same in every session. Those that name the session are empty here
-/// and covered by its own.
-const ETC_FILES: [(&str, &str); 8] = [
-    ("passwd", ""),
-    ("hosts", ""),
-    ("hostname", ""),
+/// Where the files of `/etc` are that name the session; `/etc` links to them.
+const NOTES: &str = "/etc/session";
+
+/// Files of `/etc` that are the same in every session.
+const ETC_FILES: [(&str, &str); 5] = [
     ("group", "root:x:0:\ntty:x:5:\ncowork:x:1000:\nnogroup:x:65534:\n"),
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"),
     // Nothing listens there: a lookup fails at once instead of timing out.
@@ -281,8 +276,6 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
     let home = home_of(&request.id);
     let mnt = format!("{home}/mnt");
     let scratch = |at: &str, mode, access| wire::OwnStep::Scratch { at: at.into(), mode, access };
-    let note =
-        |at: &str, text: String| wire::OwnStep::Note { at: at.into(), contents: text.into() };
     let reserved = [GrantName::outputs(), GrantName::uploads(), GrantName::skills()];
     let granted = |name: &GrantName| request.grants.iter().any(|grant| grant.name == *name);
     let folders: Vec<String> =
@@ -292,11 +285,15 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
         wire::OwnStep::Terminals { at: "/dev/pts".into() },
         scratch("/dev/shm", 0o1777, wire::Access::Write),
         scratch("/tmp", 0o1777, wire::Access::Write),
-        scratch("/var/tmp", 0o1777, wire::Access::Write),
         scratch("/run", 0o755, wire::Access::Write),
-        note("/etc/passwd", passwd(&home)),
-        note("/etc/hosts", hosts(&request.id)),
-        note("/etc/hostname", format!("{}\n", request.id)),
+        wire::OwnStep::Notes {
+            at: NOTES.into(),
+            files: vec![
+                ("passwd".into(), passwd(&home).into()),
+                ("hosts".into(), hosts(&request.id).into()),
+                ("hostname".into(), format!("{}\n", request.id).into()),
+            ],
+        },
         scratch(SESSIONS, 0o755, wire::Access::Read),
     ];
     steps.push(match &request.home {
@@ -307,14 +304,11 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
         },
     });
     steps.push(wire::OwnStep::Grants { at: mnt.clone().into(), folders: folders.clone() });
-    for name in folders {
-        // Deliverables can be written; what is handed to the session cannot be changed by it.
-        let access = if name == GrantName::outputs().as_str() {
-            wire::Access::Write
-        } else {
-            wire::Access::Read
-        };
-        steps.push(scratch(&format!("{mnt}/{name}"), 0o755, access));
+    // Deliverables can be written. What is handed to the session cannot be changed by it: those
+    // folders are part of the read-only folder of grants.
+    if folders.iter().any(|name| name == GrantName::outputs().as_str()) {
+        let outputs = GrantName::outputs();
+        steps.push(scratch(&format!("{mnt}/{outputs}"), 0o755, wire::Access::Write));
     }
     steps
 }
@@ -353,7 +347,7 @@ fn walls(host: &HostSystem) -> Vec<wire::Wall> {
             walls.push(wall(&format!("/{name}"), wire::Right::Read));
         }
     }
-    for path in ["/dev", "/proc", "/tmp", "/run", "/var/tmp", SESSIONS] {
+    for path in ["/dev", "/proc", "/tmp", "/run", SESSIONS] {
         walls.push(wall(path, wire::Right::Everything));
     }
     walls

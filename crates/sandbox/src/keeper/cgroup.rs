@@ -138,7 +138,11 @@ impl Cgroups {
             let Ok(names) = child_folders(parent.as_fd()) else { continue };
             for name in names {
                 if keeper_of(&name).is_some_and(|keeper| !is_running(keeper)) {
-                    remove(parent.as_fd(), &name);
+                    // Its processes died with the keeper; should one not have, it dies now.
+                    if let Ok(folder) = open_child(parent.as_fd(), &name) {
+                        cowork_sys::ignore(write_at(folder.as_fd(), "cgroup.kill", "1"));
+                    }
+                    remove(parent.as_fd(), &name, Patience::None);
                 }
             }
         }
@@ -205,7 +209,7 @@ impl Unified {
         // Moving a process needs the common ancestor of both groups too.
         let can_leave =
             openat(&folder, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        remove(folder.as_fd(), &probe);
+        remove(folder.as_fd(), &probe, Patience::None);
         can_join.and(can_leave).ok()?;
         let available = read_at(folder.as_fd(), "cgroup.controllers").unwrap_or_default();
         let mut controllers = Vec::new();
@@ -223,7 +227,7 @@ impl Unified {
         mkdirat(&self.folder, name, Mode::from_raw_mode(0o755)).ok()?;
         let made = self.furnish(name, limits);
         if made.is_err() {
-            remove(self.folder.as_fd(), name);
+            remove(self.folder.as_fd(), name, Patience::None);
         }
         made.ok()
     }
@@ -284,7 +288,7 @@ fn make_legacy(
         }
     };
     if let Err(errno) = set {
-        remove(parent, name);
+        remove(parent, name, Patience::None);
         return Err(errno);
     }
     Ok(folder)
@@ -302,12 +306,14 @@ impl Group {
         self.unified.as_ref().map(|group| group.inner.as_fd())
     }
 
-    /// Moves the session's first process into the v1 groups.
-    pub(crate) fn adopt(&self, pid: i32) -> Result<(), Errno> {
-        for (_, _, folder) in &self.legacy {
-            write_at(folder.as_fd(), "cgroup.procs", &pid.to_string())?;
-        }
-        Ok(())
+    /// Files of the v1 groups through which a process with one thread enters them by writing `0`.
+    ///
+    /// A process that moves itself is the one case in which the kernel takes no global lock; moving
+    /// another one waits for an RCU grace period, which costs more than all of the rest together.
+    pub(crate) fn entrances(&self) -> Result<Vec<OwnedFd>, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let open = |(_, _, folder): &(_, _, OwnedFd)| openat(folder, "tasks", flags, Mode::empty());
+        self.legacy.iter().map(open).collect()
     }
 
     /// Whether a cgroup keeps the limit on `controller`.
@@ -355,27 +361,40 @@ pub(crate) enum Frozen {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = &self.unified {
-            remove(group.outer.as_fd(), "s");
-            remove(group.parent.as_fd(), &self.name);
+            remove(group.outer.as_fd(), "s", Patience::Some);
+            remove(group.parent.as_fd(), &self.name, Patience::Some);
         }
         for (_, parent, _) in &self.legacy {
-            remove(parent.as_fd(), &self.name);
+            remove(parent.as_fd(), &self.name, Patience::Some);
         }
     }
 }
 
-/// Removes an empty group. Just after its last process was reaped the kernel may still count it,
-/// so a busy group is asked a few times.
-fn remove(parent: BorrowedFd<'_>, name: &str) {
-    const ATTEMPTS: u32 = 50;
+/// How often a busy group is asked to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// Once.
+    None,
+    /// A few times: just after its last process was reaped the kernel may still count it.
+    Some,
+}
+
+/// Removes an empty group.
+fn remove(parent: BorrowedFd<'_>, name: &str, patience: Patience) {
+    let attempts = match patience {
+        Patience::None => 1,
+        Patience::Some => 50,
+    };
     if let Ok(folder) = open_child(parent, name)
         && child_folders(folder.as_fd()).is_ok_and(|names| names.iter().any(|n| n == "s"))
     {
-        remove(folder.as_fd(), "s");
+        remove(folder.as_fd(), "s", patience);
     }
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts {
         match unlinkat(parent, name, AtFlags::REMOVEDIR) {
-            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::BUSY) if patience == Patience::Some => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             _ => return,
         }
     }

@@ -29,6 +29,8 @@ pub(crate) struct Maker<'a> {
     pub(crate) templates: &'a mut Templates,
     pub(crate) cgroups: &'a Cgroups,
     pub(crate) init: BorrowedFd<'a>,
+    /// A handle on the keeper itself.
+    pub(crate) keeper: BorrowedFd<'a>,
 }
 
 /// Longest a new session may take to be ready; beyond it the host is in trouble and the session is
@@ -39,12 +41,17 @@ impl Maker<'_> {
     /// Makes the session. When this fails nothing of it is left.
     pub(crate) fn make(&mut self, plan: &SessionPlan) -> Result<Session, Failure> {
         let mut session = self.give_birth(plan)?;
+        // The keeper's part of the grants is done while the session's first process does its own.
+        let mut prepared = Vec::new();
+        for wanted in &plan.grants {
+            prepared.push(grant::prepare(self.proof, self.grounds, &mut session, wanted)?);
+        }
         let report = await_init(&mut session)?;
         session.enforcement =
             observe::observe(session.init_pid(), session.standing, plan.profile, report);
         observe::compare(plan, &session.enforcement)?;
-        for wanted in &plan.grants {
-            let came_along = grant::grant(self.proof, self.grounds, &mut session, wanted)?;
+        for folder in prepared {
+            let came_along = grant::attach(&mut session, folder)?;
             session.submounts.extend(came_along);
         }
         Ok(session)
@@ -68,20 +75,25 @@ impl Maker<'_> {
         let (control, their_control) = Channel::pair().map_err(unable_errno)?;
         let (commands, their_commands) = Channel::pair().map_err(unable_errno)?;
         let grants = hub.view().map_err(unable)?;
+        let entrances = group.entrances().map_err(unable_errno)?;
 
         self.grounds.enter(Ground::Cradle).map_err(unable)?;
         let forked = fork(self.proof, Namespaces::Session, group.birthplace());
         let (pid, handle) = match forked {
             Ok(Forked::Child) => {
+                // With these open the child would never see that the keeper is gone.
+                drop((control, commands));
                 let cradled = Cradled {
                     plan,
                     standing,
                     template,
                     grants,
                     home,
+                    keeper: self.keeper,
                     control: their_control,
                     commands: their_commands.into(),
                     init: self.init,
+                    entrances,
                 };
                 stage::run(self.proof, cradled)
             }
@@ -114,7 +126,6 @@ impl Maker<'_> {
         // From here on dropping `session` ends it.
         self.grounds.enter(Ground::Hub).map_err(unable)?;
         map_ids(&session).map_err(unable)?;
-        session.group.adopt(pid).map_err(unable_errno)?;
         let begin = begin(plan, &session)?;
         session.control.send(b"go", &[]).map_err(unable_errno)?;
         session.control.send(&cowork_api::encode(&begin), &[]).map_err(unable_errno)?;

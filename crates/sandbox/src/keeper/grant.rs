@@ -25,13 +25,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Makes the folder visible. Returns the mounts inside it that came along.
-pub(crate) fn grant(
+/// A granted folder that is ready to be attached.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    name: String,
+    mount: OwnedFd,
+    submounts: Vec<Text>,
+}
+
+/// Looks the folder up and makes the mount that the session will see. Nothing is visible yet.
+pub(crate) fn prepare(
     proof: &SingleThreaded,
     grounds: &mut Grounds,
     session: &mut Session,
     grant: &Grant,
-) -> Result<Vec<Text>, Failure> {
+) -> Result<Prepared, Failure> {
     if session.grants.contains(&grant.name) {
         return Err(failure(
             FailureCode::GrantExists,
@@ -48,9 +56,15 @@ pub(crate) fn grant(
     let (mount, owner, submounts) =
         looked_up.map_err(|failed| failed.into_failure(FailureCode::StepFailed))??;
     limit(proof, session, grant, mount.as_fd(), owner)?;
-    place(session, grant, &mount).map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
-    session.grants.push(grant.name.clone());
-    Ok(submounts)
+    Ok(Prepared { name: grant.name.clone(), mount, submounts })
+}
+
+/// Makes a prepared folder visible. Returns the mounts inside it that came along.
+pub(crate) fn attach(session: &mut Session, prepared: Prepared) -> Result<Vec<Text>, Failure> {
+    place(session, &prepared.name, &prepared.mount)
+        .map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+    session.grants.push(prepared.name);
+    Ok(prepared.submounts)
 }
 
 /// The copied mount, the owner of the folder, and the mounts inside it.
@@ -138,14 +152,14 @@ fn limit(
 }
 
 /// Attaches the mount in the hub; it appears in the session.
-fn place(session: &Session, grant: &Grant, mount: &OwnedFd) -> Result<(), Failed> {
-    let named = || format!("attach the folder `{}`", grant.name);
-    match mkdirat(&session.hub, &*grant.name, Mode::from_raw_mode(0o755)) {
+fn place(session: &Session, name: &str, mount: &OwnedFd) -> Result<(), Failed> {
+    let named = || format!("attach the folder `{name}`");
+    match mkdirat(&session.hub, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(Failed::new(named(), errno)),
     }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(mount, "", &session.hub, &*grant.name, flags).step(named)
+    move_mount(mount, "", &session.hub, name, flags).step(named)
 }
 
 /// Takes the folder away. The keeper is in the hub.

@@ -6,16 +6,17 @@ use crate::keeper::create::Maker;
 use crate::keeper::grounds::{Ground, Grounds};
 use crate::keeper::template::Templates;
 use crate::keeper::{Session, grant, survey};
-use crate::kernel::{Failed, Step};
+use crate::kernel::{Extent, Failed, Step, copy_mount, restrict};
 use cowork_api::keeper::{
     Call, Certainty, EndReason, Failure, FailureCode, Message, Reply, Request,
 };
 use cowork_sys::Errno;
+use cowork_sys::mount::{Attributes, NODEV, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::SingleThreaded;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use std::path::Path;
 use std::time::Instant;
 
@@ -45,10 +46,12 @@ struct Keeper {
     proof: SingleThreaded,
     /// Why this host cannot keep sessions, if it cannot: every request is answered with it.
     grounds: Result<Grounds, Failure>,
+    /// The program for PID 1 of sessions; not there when `grounds` is not.
+    init: Option<OwnedFd>,
     templates: Templates,
     cgroups: Cgroups,
-    init: OwnedFd,
     own_program: OwnedFd,
+    own_process: OwnedFd,
     client: Channel,
     sessions: Vec<Session>,
 }
@@ -59,14 +62,24 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
     let proof = SingleThreaded::observe().map_err(KeeperError::Threads)?;
     // A signal from the user's terminal is for the client, which decides what it means.
     cowork_sys::ignore(rustix::process::setsid());
-    let init =
-        load(init).map_err(|source| KeeperError::Init { path: init.to_path_buf(), source })?;
     let own_program =
         rustix::fs::open("/proc/self/exe", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .step(|| "open the keeper's own program".into())?;
+    let own_process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+        .step(|| "open a handle on the keeper".into())?;
     let cgroups = Cgroups::find();
     cgroups.sweep();
-    let grounds = Grounds::make(&proof).map_err(|failed| survey::explain_grounds(&failed));
+    let mut grounds = Grounds::make(&proof).map_err(|failed| survey::explain_grounds(&failed));
+    let init = match &mut grounds {
+        Ok(grounds) => {
+            let held = grounds.within(Ground::HostView, || Ok(hold(init)))?;
+            held.map(Some).map_err(|errno| KeeperError::Init {
+                path: init.to_path_buf(),
+                source: errno.into(),
+            })?
+        }
+        Err(_) => None,
+    };
     let mut keeper = Keeper {
         proof,
         grounds,
@@ -74,6 +87,7 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
         cgroups,
         init,
         own_program,
+        own_process,
         client: socket.into(),
         sessions: Vec::new(),
     };
@@ -81,21 +95,17 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
     Ok(())
 }
 
-/// Copies a program into sealed memory: what sessions execute as PID 1 has no file that anybody
-/// could overwrite, and it does not change while the keeper runs.
-fn load(path: &Path) -> std::io::Result<OwnedFd> {
-    let program = std::fs::read(path)?;
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create(c"cowork-init", flags | MemfdFlags::EXEC)
-        .or_else(|_older_kernel| rustix::fs::memfd_create(c"cowork-init", flags))?;
-    let mut rest = program.as_slice();
-    while !rest.is_empty() {
-        let written = rustix::io::write(&file, rest)?;
-        rest = rest.get(written..).unwrap_or_default();
-    }
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file)
+/// Holds a program on a read-only mount of its own: what sessions execute as PID 1 cannot be
+/// written to through anything that leads to it from a session, not even by its owner.
+fn hold(path: &Path) -> Result<OwnedFd, Errno> {
+    let mount = copy_mount(rustix::fs::CWD, path, Extent::One)?;
+    let attributes = Attributes {
+        set: RDONLY | NOSUID | NODEV,
+        propagation: Some(Propagation::Private),
+        idmap: None,
+    };
+    restrict(mount.as_fd(), &attributes)?;
+    Ok(mount)
 }
 
 /// What the loop found ready.
@@ -209,12 +219,14 @@ impl Keeper {
                     return Err(malformed("the session's id is not one"));
                 }
                 let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
+                let init = self.init.as_ref().ok_or_else(|| malformed("no program for PID 1"))?;
                 let mut maker = Maker {
                     proof: &self.proof,
                     grounds,
                     templates: &mut self.templates,
                     cgroups: &self.cgroups,
-                    init: self.init.as_fd(),
+                    init: init.as_fd(),
+                    keeper: self.own_process.as_fd(),
                 };
                 let session = maker.make(&plan)?;
                 let reply = Reply::Session(session.status());
@@ -232,7 +244,8 @@ impl Keeper {
                 let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
                 let session =
                     self.sessions.get_mut(index).ok_or_else(|| malformed("no session"))?;
-                let submounts = grant::grant(&self.proof, grounds, session, &wanted)?;
+                let prepared = grant::prepare(&self.proof, grounds, session, &wanted)?;
+                let submounts = grant::attach(session, prepared)?;
                 Ok((Reply::Granted { submounts }, None))
             }
             Request::Revoke { session, name } => {

@@ -18,6 +18,7 @@ use cowork_sys::Errno;
 use cowork_sys::identity::{empty_bounding_set, hand_over, join_new_session_keyring};
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, RDONLY};
 use cowork_sys::process::{Leave, SingleThreaded, execute, leave, unshare};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::mount::MountAttrFlags;
@@ -35,9 +36,13 @@ pub(crate) struct Cradled<'a> {
     pub(crate) grants: OwnedFd,
     /// The mount of a home that is kept on disk.
     pub(crate) home: Option<OwnedFd>,
+    /// A handle on the keeper, to see whether it still lives.
+    pub(crate) keeper: BorrowedFd<'a>,
     pub(crate) control: Channel,
     pub(crate) commands: OwnedFd,
     pub(crate) init: BorrowedFd<'a>,
+    /// Files that put a process into the session's cgroups when it writes `0` to them.
+    pub(crate) entrances: Vec<OwnedFd>,
 }
 
 /// Sends what the keeper needs from inside the namespaces: a diagnostic socket of its network and
@@ -59,7 +64,14 @@ pub(crate) fn run(proof: &SingleThreaded, mut cradled: Cradled<'_>) -> ! {
 fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallible, Failed> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .step(|| "tie the session to the keeper".into())?;
-    // The keeper has mapped the ids and put this process into its cgroups when it says go.
+    if has_ended(cradled.keeper) {
+        // It died before this process asked to die with it.
+        leave(1);
+    }
+    for entrance in &cradled.entrances {
+        rustix::io::write(entrance, b"0").step(|| "enter the session's cgroup".into())?;
+    }
+    // The keeper has mapped the ids when it says go.
     match cradled.control.receive(Peer::Trusted) {
         Ok(Some(_go)) => {}
         Ok(None) => leave(1),
@@ -86,6 +98,12 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
     become_root(&root)?;
     forbid_user_namespaces(cradled.plan.profile)?;
     give_up(cradled)
+}
+
+fn has_ended(process: BorrowedFd<'_>) -> bool {
+    let mut watched = [PollFd::new(&process, PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Takes the session's user and group id. In user mode the caller's own id is already mapped.
@@ -160,7 +178,7 @@ impl Builder<'_> {
                 self.place(mount.as_fd(), at)
             }
             OwnStep::Scratch { at, mode, access } => self.place_scratch(at, *mode, *access),
-            OwnStep::Note { at, contents } => self.place_note(at, contents),
+            OwnStep::Notes { at, files } => self.place_notes(at, files),
             OwnStep::Home { at, .. } => {
                 let named = || "place the session's home".to_owned();
                 let home = home.ok_or(Errno::INVAL).step(named)?;
@@ -196,15 +214,19 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn place_note(&mut self, at: &[u8], contents: &[u8]) -> Result<(), Failed> {
-        let named = || format!("write the session's {}", String::from_utf8_lossy(at));
+    fn place_notes(&mut self, at: &[u8], files: &[(String, Vec<u8>)]) -> Result<(), Failed> {
+        let named = || format!("write the files of {}", String::from_utf8_lossy(at));
         let name = self.next_name();
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(self.scratch, &*name, flags, Mode::from_raw_mode(0o644)).step(named)?;
-        let mut rest = contents;
-        while !rest.is_empty() {
-            let written = rustix::io::write(&file, rest).step(named)?;
-            rest = rest.get(written..).unwrap_or_default();
+        mkdirat(self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
+        for (file, contents) in files {
+            let path = format!("{name}/{file}");
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = openat(self.scratch, path, flags, Mode::from_raw_mode(0o644)).step(named)?;
+            let mut rest = contents.as_slice();
+            while !rest.is_empty() {
+                let written = rustix::io::write(&file, rest).step(named)?;
+                rest = rest.get(written..).unwrap_or_default();
+            }
         }
         let mount = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One).step(named)?;
         let set = RDONLY | NOSUID | NODEV;
