@@ -45,18 +45,14 @@ pub const TOP: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx
 /// secrets. A `*` stands for any rest of the name. Everything else of `/etc` does not exist, above
 /// all: `passwd` and `shadow`, `ssh`, `ssl/private`, `gitconfig`, `pip.conf`, `npmrc`, `environment`,
 /// which hold names, keys or tokens on some hosts.
-pub const ETC: [&str; 25] = [
+pub const ETC: [&str; 19] = [
     "alternatives",
     "bash.bashrc",
-    "chromium.d",
     "crypto-policies",
-    "debian_version",
     "fonts",
     "inputrc",
     "java-*",
     "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
     "localtime",
     "lsb-release",
     "mime.types",
@@ -64,11 +60,9 @@ pub const ETC: [&str; 25] = [
     "pki/ca-trust/extracted",
     "pki/tls/certs",
     "protocols",
-    "rpc",
     "services",
     "ssl/certs",
     "ssl/openssl.cnf",
-    "terminfo",
     "timezone",
     "vim",
 ];

@@ -141,6 +141,7 @@ impl Cgroups {
                     // Its processes died with the keeper; should one not have, it dies now.
                     if let Ok(folder) = open_child(parent.as_fd(), &name) {
                         cowork_sys::ignore(write_at(folder.as_fd(), "cgroup.kill", "1"));
+                        remove(folder.as_fd(), "s", Patience::None);
                     }
                     remove(parent.as_fd(), &name, Patience::None);
                 }
@@ -227,6 +228,9 @@ impl Unified {
         mkdirat(&self.folder, name, Mode::from_raw_mode(0o755)).ok()?;
         let made = self.furnish(name, limits);
         if made.is_err() {
+            if let Ok(folder) = open_child(self.folder.as_fd(), name) {
+                remove(folder.as_fd(), "s", Patience::None);
+            }
             remove(self.folder.as_fd(), name, Patience::None);
         }
         made.ok()
@@ -385,11 +389,6 @@ fn remove(parent: BorrowedFd<'_>, name: &str, patience: Patience) {
         Patience::None => 1,
         Patience::Some => 50,
     };
-    if let Ok(folder) = open_child(parent, name)
-        && child_folders(folder.as_fd()).is_ok_and(|names| names.iter().any(|n| n == "s"))
-    {
-        remove(folder.as_fd(), "s", patience);
-    }
     for _ in 0..attempts {
         match unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Err(Errno::BUSY) if patience == Patience::Some => {

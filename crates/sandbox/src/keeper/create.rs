@@ -2,6 +2,7 @@
 
 use crate::channel::{Channel, Peer};
 use crate::keeper::cgroup::{Cgroups, Controller, Frozen};
+use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::observe::{self, Report};
 use crate::keeper::stage::{self, Cradled};
@@ -10,8 +11,7 @@ use crate::keeper::{BrokerState, Session, grant, ids, limits};
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_of, restrict};
 use cowork_api::guest::{Began, Begin};
 use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{OwnStep, Profile, SessionPlan};
-use cowork_policy::seccomp;
+use cowork_api::plan::{OwnStep, SessionPlan};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
@@ -27,6 +27,7 @@ pub(crate) struct Maker<'a> {
     pub(crate) proof: &'a SingleThreaded,
     pub(crate) grounds: &'a mut Grounds,
     pub(crate) templates: &'a mut Templates,
+    pub(crate) filters: &'a mut Filters,
     pub(crate) cgroups: &'a Cgroups,
     pub(crate) init: BorrowedFd<'a>,
     /// A handle on the keeper itself.
@@ -126,7 +127,7 @@ impl Maker<'_> {
         // From here on dropping `session` ends it.
         self.grounds.enter(Ground::Hub).map_err(unable)?;
         map_ids(&session).map_err(unable)?;
-        let begin = begin(plan, &session)?;
+        let begin = begin(plan, &session, self.filters)?;
         session.control.send(b"go", &[]).map_err(unable_errno)?;
         session.control.send(&cowork_api::encode(&begin), &[]).map_err(unable_errno)?;
         Ok(session)
@@ -302,38 +303,14 @@ fn map_ids(session: &Session) -> Result<(), Failed> {
     ids::write_map(session.pid, "gid_map", ids::INSIDE, gid)
 }
 
-/// What init is told: the filters, compiled here, and what only it can set.
-fn begin(plan: &SessionPlan, session: &Session) -> Result<Begin, Failure> {
-    let profile = match plan.profile {
-        Profile::Strict => seccomp::Profile::Strict,
-        Profile::Nested => seccomp::Profile::Nested,
-    };
-    let debugging = match plan.debugging {
-        cowork_api::plan::Debugging::Forbidden => seccomp::Debugging::Forbidden,
-        cowork_api::plan::Debugging::Allowed => seccomp::Debugging::Allowed,
-    };
-    let compile = |policy: &seccomp::Policy| -> Result<Vec<u8>, Failure> {
-        let arch = seccomp::Arch::native();
-        let program = arch.and_then(|arch| policy.assemble(arch).ok());
-        let program = program.ok_or_else(|| Failure {
-            code: FailureCode::HostUnable,
-            sentence: "there is no filter of system calls for this kind of processor".into(),
-            errno: 0,
-            hint: String::new(),
-        })?;
-        let mut bytes = Vec::new();
-        for instruction in program.instructions() {
-            bytes.extend(instruction.code.to_ne_bytes());
-            bytes.extend([instruction.jt, instruction.jf]);
-            bytes.extend(instruction.k.to_ne_bytes());
-        }
-        Ok(bytes)
-    };
+/// What init is told: the filters, and what only it can set.
+fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result<Begin, Failure> {
     let in_cgroup = session.group.limits(Controller::Memory).is_some();
+    let (guard, door) = filters.compiled(plan.profile, plan.debugging)?;
     Ok(Begin {
         walls: plan.walls.clone(),
-        guard: compile(&seccomp::Policy::guard(profile, debugging))?,
-        door: compile(&seccomp::Policy::door())?,
+        guard,
+        door,
         processes: plan.limits.processes.value,
         open_files: plan.limits.open_files.value,
         data_bytes: (!in_cgroup).then_some(plan.limits.memory.value),

@@ -7,6 +7,7 @@
 
 mod cgroup;
 mod create;
+mod filters;
 mod grant;
 mod grounds;
 mod ids;

@@ -3,6 +3,7 @@
 use crate::channel::{Channel, Peer};
 use crate::keeper::cgroup::{Cgroups, Frozen};
 use crate::keeper::create::Maker;
+use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds};
 use crate::keeper::template::Templates;
 use crate::keeper::{Session, grant, survey};
@@ -49,6 +50,7 @@ struct Keeper {
     /// The program for PID 1 of sessions; not there when `grounds` is not.
     init: Option<OwnedFd>,
     templates: Templates,
+    filters: Filters,
     cgroups: Cgroups,
     own_program: OwnedFd,
     own_process: OwnedFd,
@@ -84,6 +86,7 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
         proof,
         grounds,
         templates: Templates::default(),
+        filters: Filters::default(),
         cgroups,
         init,
         own_program,
@@ -224,6 +227,7 @@ impl Keeper {
                     proof: &self.proof,
                     grounds,
                     templates: &mut self.templates,
+                    filters: &mut self.filters,
                     cgroups: &self.cgroups,
                     init: init.as_fd(),
                     keeper: self.own_process.as_fd(),
