@@ -118,6 +118,8 @@ pub struct Status {
     pub limits: Vec<LimitState>,
     /// The names of its grants.
     pub grants: Vec<String>,
+    /// Mounts inside granted folders that came along, by their path on the host.
+    pub submounts: Vec<Text>,
 }
 
 /// One layer, as observed.

@@ -43,11 +43,9 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     if options.verbose {
         explain::print_status(&status);
     }
-    for submount in submounts(&request) {
-        note(&format!(
-            "`{}` is mounted inside a granted folder and comes along",
-            submount.display()
-        ));
+    for submount in &status.submounts {
+        let submount = String::from_utf8_lossy(submount);
+        note(&format!("`{submount}` is mounted inside a granted folder and comes along"));
     }
     let mut execute = Execute {
         command: COMMAND,
@@ -113,11 +111,6 @@ fn folder_of(options: &Run, request: &SessionRequest) -> Vec<u8> {
     let home = plan::home_of(&request.id);
     let folder = options.folder.as_ref().map(|folder| Path::new(&home).join(folder));
     folder.map_or_else(|| home.clone().into(), |folder| folder.into_os_string().into_vec())
-}
-
-/// Mounts inside granted folders, which the user may not think of.
-fn submounts(request: &SessionRequest) -> Vec<std::path::PathBuf> {
-    cowork_sandbox::host::mounts_inside(request.grants.iter().map(|grant| grant.path.as_path()))
 }
 
 /// How the command's streams are connected.

@@ -1,11 +1,9 @@
 //! What the host is like, as far as a plan needs to know.
 
-use crate::keeper::Mount;
 use cowork_policy::plan::{ETC, HostSystem, TOP, TopEntry};
 use cowork_policy::{Bytes, HostSize};
 use rustix::process::{Resource, getrlimit};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 /// Looks at the names that a session's file system is made of.
 pub fn system() -> HostSystem {
@@ -60,15 +58,4 @@ pub fn size() -> HostSize {
         max_processes: narrow(processes),
         max_open_files: narrow(files),
     }
-}
-
-/// What is mounted inside any of these folders.
-pub fn mounts_inside<'a>(folders: impl IntoIterator<Item = &'a Path>) -> Vec<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let points: Vec<_> = mounts.lines().filter_map(Mount::parse).map(|m| m.point).collect();
-    let mut inside = Vec::new();
-    for folder in folders {
-        inside.extend(points.iter().filter(|p| *p != folder && p.starts_with(folder)).cloned());
-    }
-    inside
 }

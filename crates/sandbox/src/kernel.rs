@@ -150,14 +150,20 @@ pub(crate) fn write_at(base: BorrowedFd<'_>, name: &str, text: &str) -> Result<(
     rustix::io::write(&file, text.as_bytes()).map(|_| ())
 }
 
-/// Reads a small file of a kernel interface.
+/// Reads a small file of a kernel interface, with as few calls as it takes: the kernel makes the
+/// contents anew for each.
 pub(crate) fn read_at(base: BorrowedFd<'_>, name: &str) -> Result<String, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(base, name, flags, Mode::empty())?;
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut std::fs::File::from(file), &mut text)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    Ok(text)
+    let mut text = Vec::new();
+    let mut chunk = [0; 8 * 1024];
+    loop {
+        let read = rustix::io::read(&file, &mut chunk)?;
+        text.extend_from_slice(chunk.get(..read).unwrap_or_default());
+        if read == 0 {
+            return Ok(String::from_utf8_lossy(&text).into_owned());
+        }
+    }
 }
 
 /// Opens a folder by its path, for use as a base of later lookups.

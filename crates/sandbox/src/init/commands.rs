@@ -18,6 +18,8 @@ pub(crate) struct Commands {
     channel: Channel,
     running: Vec<Running>,
     stack: Stack,
+    /// The session's null device, for streams that are not given.
+    null: OwnedFd,
 }
 
 struct Running {
@@ -28,8 +30,9 @@ struct Running {
 }
 
 impl Commands {
-    pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, running: Vec::new(), stack: Stack::default() }
+    pub(crate) fn new(channel: Channel) -> Result<Self, Errno> {
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { channel, running: Vec::new(), stack: Stack::default(), null })
     }
 
     pub(crate) fn channel(&self) -> &Channel {
@@ -111,8 +114,7 @@ impl Commands {
         let folder = crate::kernel::path_of(&execute.folder);
         let folder = rustix::fs::openat(CWD, folder, flags, Mode::empty())
             .map_err(|errno| Refusal::Folder { errno: errno.raw_os_error() })?;
-        let null = open_null()?;
-        let mut stdio = [null.as_fd(); 3];
+        let mut stdio = [self.null.as_fd(); 3];
         for (place, wanted) in stdio.iter_mut().zip(execute.stdio) {
             if let Stdio::Passed(index) = wanted {
                 let handle = handles.get(usize::from(index)).ok_or_else(|| {
@@ -136,32 +138,13 @@ impl Commands {
         };
         let pid = match spawn(&wanted, &mut self.stack) {
             Err(SpawnError { stage: Stage::Execute, errno: Errno::NOEXEC }) => {
-                self.spawn_script(&wanted)
+                spawn_script(&wanted, &mut self.stack)
             }
             result => result,
         };
         let pid = pid.map_err(refusal)?;
         self.running.push(Running { command: execute.command, pid, terminal: keep });
         Ok(pid)
-    }
-
-    /// A text file without an interpreter line is run by the shell, as `execvp` does.
-    fn spawn_script(&mut self, wanted: &Command<'_>) -> Result<i32, SpawnError> {
-        let script = wanted.programs.iter().find(|program| {
-            rustix::fs::access(program.as_c_str(), rustix::fs::Access::EXEC_OK).is_ok()
-        });
-        let mut arguments: Vec<CString> = vec![c"sh".into()];
-        arguments.extend(script.cloned());
-        arguments.extend(wanted.arguments.iter().skip(1).cloned());
-        let shell = Command {
-            programs: &[c"/bin/sh".into()],
-            arguments: &arguments,
-            environment: wanted.environment,
-            stdio: wanted.stdio,
-            folder: wanted.folder,
-            terminal: wanted.terminal,
-        };
-        spawn(&shell, &mut self.stack)
     }
 
     fn signal(&self, command: u32, signal: i32, whom: Whom) {
@@ -199,15 +182,34 @@ impl Commands {
     }
 }
 
+/// A text file without an interpreter line is run by the shell, as `execvp` does.
+fn spawn_script(wanted: &Command<'_>, stack: &mut Stack) -> Result<i32, SpawnError> {
+    let script = wanted.programs.iter().find(|program| {
+        rustix::fs::accessat(
+            wanted.folder,
+            program.as_c_str(),
+            rustix::fs::Access::EXEC_OK,
+            rustix::fs::AtFlags::empty(),
+        )
+        .is_ok()
+    });
+    let mut arguments: Vec<CString> = vec![c"sh".into()];
+    arguments.extend(script.cloned());
+    arguments.extend(wanted.arguments.iter().skip(1).cloned());
+    let shell = Command {
+        programs: &[c"/bin/sh".into()],
+        arguments: &arguments,
+        environment: wanted.environment,
+        stdio: wanted.stdio,
+        folder: wanted.folder,
+        terminal: wanted.terminal,
+    };
+    spawn(&shell, stack)
+}
+
 fn count(folder: &[u8]) -> Option<u64> {
     let entries = std::fs::read_dir(crate::kernel::path_of(folder)).ok()?;
     u64::try_from(entries.count()).ok()
-}
-
-fn open_null() -> Result<OwnedFd, Refusal> {
-    rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-        Refusal::Failed { step: "open the null device".into(), errno: errno.raw_os_error() }
-    })
 }
 
 fn c_strings(texts: &[Vec<u8>]) -> Result<Vec<CString>, Refusal> {

@@ -50,7 +50,7 @@ fn run() -> Result<(), rustix::io::Errno> {
     }
     // Not needed any more, and the largest thing this process holds.
     drop(begin);
-    serve(&control, &signals, Commands::new(commands))
+    serve(&control, &signals, Commands::new(commands)?)
 }
 
 fn serve(

@@ -281,10 +281,10 @@ impl Drop for HubFolder {
 }
 
 fn remove_hub(path: &str) {
-    // What is attached below goes with it; in the session, which is dead, it goes as well.
+    // What is attached below goes with it; in the session, which is dead, it goes as well. The
+    // folders of grants lie in the hub's own file system, beneath the mount just removed.
     cowork_sys::ignore(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH));
-    // The folders of grants lie in the hub's own file system, beneath the mount just removed.
-    drop(std::fs::remove_dir_all(path));
+    cowork_sys::ignore(std::fs::remove_dir_all(path));
 }
 
 fn map_ids(session: &Session) -> Result<(), Failed> {

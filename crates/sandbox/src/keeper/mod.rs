@@ -22,7 +22,6 @@ mod tree;
 
 pub use serve::{KeeperError, main};
 pub(crate) use session::{BrokerState, Session};
-pub(crate) use tree::Mount;
 
 /// Removes what keepers left behind that were killed: empty cgroups. Everything else of theirs, the
 /// kernel has already taken away.

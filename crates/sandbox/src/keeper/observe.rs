@@ -5,6 +5,7 @@
 //! what must be refused before anything untrusted runs in it.
 
 use crate::keeper::grounds::Standing;
+use crate::kernel::read_at;
 use cowork_api::guest::Probe;
 use cowork_api::keeper::{Enforced, Failure, FailureCode, LayerState};
 use cowork_api::plan::{Layer, Profile, SessionPlan};
@@ -34,7 +35,7 @@ pub(crate) fn observe(
         let state = if in_force { LayerState::InForce } else { LayerState::Absent };
         seen.push(Enforced { layer, state, observed });
     };
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = read_at(rustix::fs::CWD, &format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.unwrap_or_default().trim().to_owned()

@@ -56,6 +56,7 @@ impl Session {
             enforcement: self.enforcement.clone(),
             limits: self.limits.clone(),
             grants: self.grants.clone(),
+            submounts: self.submounts.clone(),
         }
     }
 
