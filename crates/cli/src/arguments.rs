@@ -93,7 +93,7 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct SessionOptions {
-    /// A folder to grant: PATH[:ro|rw][=NAME]. Without any, the current folder is granted
+    /// A folder to grant, as `PATH[:ro|rw][=NAME]`. Without any, the current folder is granted
     ///
     /// It appears in the session as mnt/NAME, writable unless `:ro` says otherwise. A folder whose
     /// own name ends in `=word` or `:word` is written with a slash at the end.

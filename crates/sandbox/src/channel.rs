@@ -8,7 +8,7 @@ use cowork_sys::Errno;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, MemfdFlags, SealFlags};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use std::io::{IoSlice, IoSliceMut};
@@ -120,7 +120,11 @@ impl Channel {
             }
         }
         if received.bytes == 0 {
+            // The other end is closed, or it sent nothing, which says the same.
             return Ok(None);
+        }
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            return Err(Errno::MSGSIZE);
         }
         let bytes = self.buffer.get(..received.bytes).unwrap_or_default().to_vec();
         if bytes != SPILLED {

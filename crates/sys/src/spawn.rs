@@ -2,7 +2,7 @@
 //!
 //! `CLONE_VM | CLONE_VFORK` avoids copying page tables: starting a command then costs about what
 //! the exec itself costs. In exchange the child may only make system calls on prepared memory:
-//! no allocation, no lock, no destructor. Everything it needs is laid out in [`Order`] before.
+//! no allocation, no lock, no destructor. Everything it needs is laid out in `Order` before.
 
 use crate::{Errno, check, last_errno};
 use rustix::fd::{AsRawFd, BorrowedFd};

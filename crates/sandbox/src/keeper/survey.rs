@@ -22,9 +22,10 @@ pub(crate) fn explain_grounds(failed: &Failed) -> Failure {
 fn namespace_fix() -> (String, &'static str) {
     if sysctl("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
         return (
-            "AppArmor restricts user namespaces: install the profile that cowork ships (`sudo cp \
-             packaging/apparmor/cowork-keeper /etc/apparmor.d/ && sudo apparmor_parser -r \
-             /etc/apparmor.d/cowork-keeper`)"
+            "AppArmor restricts user namespaces: install cowork under /usr or /usr/local and load \
+             the profile that came with it (`sudo cp \
+             /usr/local/share/cowork/apparmor/cowork-keeper /etc/apparmor.d/ && sudo \
+             apparmor_parser -r /etc/apparmor.d/cowork-keeper`)"
                 .into(),
             "AppArmor",
         );

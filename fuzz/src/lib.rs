@@ -1,0 +1,76 @@
+//! What every decoder and parser promises about every input.
+//!
+//! A target takes any bytes. It panics where a promise is broken, and otherwise says what the
+//! input reached, so that a fuzzer without coverage can tell new inputs from old ones. The same
+//! functions run under libFuzzer (`fuzz_targets/`) and under a loop of random changes (`main.rs`).
+//!
+//! Deliberately absent: the kernel. Only the `channel` target makes system calls, because packets
+//! and descriptors are what it reads.
+
+#![forbid(unsafe_code)]
+
+mod channel;
+mod decoders;
+mod parsers;
+mod seccomp;
+
+pub use channel::channel;
+pub use decoders::{guest, keeper};
+pub use parsers::{grant, path, word};
+pub use seccomp::seccomp;
+
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hasher};
+
+/// A function that takes any bytes, and inputs to start from.
+#[derive(Debug)]
+pub struct Target {
+    /// Its name, also for libFuzzer.
+    pub name: &'static str,
+    /// Panics where a promise is broken.
+    pub run: fn(&[u8]) -> Reached,
+    /// Inputs that reach far.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: [Target; 7] = [
+    Target { name: "guest", run: guest, seeds: decoders::guest_seeds },
+    Target { name: "keeper", run: keeper, seeds: decoders::keeper_seeds },
+    Target { name: "channel", run: channel, seeds: channel::seeds },
+    Target { name: "grant", run: grant, seeds: parsers::grant_seeds },
+    Target { name: "path", run: path, seeds: parsers::path_seeds },
+    Target { name: "word", run: word, seeds: parsers::word_seeds },
+    Target { name: "seccomp", run: seccomp, seeds: seccomp::seeds },
+];
+
+/// What an input reached, as a number: the same number, the same way through the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reached(u64);
+
+impl Reached {
+    /// The input is too short to be anything.
+    const NOTHING: Self = Self(0);
+
+    /// The names in what came out, without numbers and texts, which differ for every input.
+    fn by(outcome: &impl Debug) -> Self {
+        let mut hasher = DefaultHasher::new();
+        let text = format!("{outcome:?}").replace("\\\\", "").replace("\\\"", "");
+        for unquoted in text.split('"').step_by(2) {
+            let mut last = "";
+            for word in unquoted.split(|c: char| !c.is_ascii_alphabetic()) {
+                // A list of one kind reaches what its first entry reaches.
+                if word != last && !word.is_empty() {
+                    hasher.write(word.as_bytes());
+                    last = word;
+                }
+            }
+        }
+        Self(hasher.finish())
+    }
+
+    /// Both.
+    fn and(self, other: Self) -> Self {
+        Self(self.0.rotate_left(1) ^ other.0)
+    }
+}

@@ -1,0 +1,186 @@
+//! `cargo xtask test`: everything that must hold before a change is taken.
+//!
+//! The steps run in order and the first failure ends the run. At the end, whatever it is, every
+//! step is listed with its time, and those that did not run are listed as such: nothing is
+//! skipped silently.
+
+use crate::workspace::{Failure, Profile, built, cargo, line, succeed};
+use crate::{fuzz, packages, run, tidy};
+use std::io::IsTerminal;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long random bytes are fed to the parsers; `cargo xtask fuzz` does it for longer.
+const FUZZ_TIME: Duration = Duration::from_secs(10);
+
+/// One thing that must hold.
+struct Step {
+    name: &'static str,
+    check: fn() -> Result<(), Failure>,
+}
+
+/// From cheap to expensive, so that most mistakes are found early.
+const STEPS: [Step; 10] = [
+    Step { name: "packages of the system", check: packages::install },
+    Step { name: "format", check: format },
+    Step { name: "lints", check: lints },
+    Step { name: "documentation", check: documentation },
+    Step { name: "tidy", check: tidy::tidy },
+    Step { name: "programs", check: programs },
+    Step { name: "tests", check: tests },
+    Step { name: "escape", check: escape },
+    Step { name: "bench", check: bench },
+    Step { name: "fuzz", check: fuzz },
+];
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed(Duration),
+    Failed(Duration),
+    NotRun,
+}
+
+/// Runs every step.
+pub(crate) fn test() -> Result<(), Failure> {
+    if !is_root()? {
+        return Err(Failure::new(
+            "the tests need root: they start programs as root and as an ordinary user",
+        ));
+    }
+    let mut outcomes = [Outcome::NotRun; STEPS.len()];
+    let mut failure = None;
+    for (number, (step, outcome)) in STEPS.iter().zip(&mut outcomes).enumerate() {
+        heading(&format!("{}/{} {}", number + 1, STEPS.len(), step.name));
+        let start = Instant::now();
+        let result = (step.check)();
+        let time = start.elapsed();
+        *outcome = if result.is_ok() { Outcome::Passed(time) } else { Outcome::Failed(time) };
+        if let Err(error) = result {
+            failure = Some((step.name, error));
+            break;
+        }
+    }
+    heading("summary");
+    print!("{}", summary(&outcomes));
+    match failure {
+        None => Ok(()),
+        Some((name, Failure::Sentence(sentence))) => {
+            Err(Failure::new(format!("{name}: {sentence}")))
+        }
+        Some((_, failure)) => Err(failure),
+    }
+}
+
+fn summary(outcomes: &[Outcome]) -> String {
+    let total: Duration = outcomes.iter().map(Outcome::time).sum();
+    let lines = STEPS.iter().zip(outcomes).map(|(step, outcome)| {
+        let result = match outcome {
+            Outcome::Passed(_) => "passed",
+            Outcome::Failed(_) => "FAILED",
+            Outcome::NotRun => return format!("{:<24} not run\n", step.name),
+        };
+        format!("{:<24} {result} {:8.1} s\n", step.name, outcome.time().as_secs_f64())
+    });
+    let lines: String = lines.collect();
+    format!("{lines}{:<31} {:8.1} s\n", "together", total.as_secs_f64())
+}
+
+impl Outcome {
+    fn time(&self) -> Duration {
+        match self {
+            Self::Passed(time) | Self::Failed(time) => *time,
+            Self::NotRun => Duration::ZERO,
+        }
+    }
+}
+
+fn is_root() -> Result<bool, Failure> {
+    let path = std::path::Path::new("/proc/self/status");
+    let status = std::fs::read_to_string(path).map_err(|error| Failure::at("read", path, error))?;
+    Ok(status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")))
+}
+
+/// Colours are for people: not for a file, and not for a log of a machine's.
+fn heading(text: &str) {
+    let plain = std::env::var_os("CI").is_some() || !std::io::stdout().is_terminal();
+    let (bold, normal) = if plain { ("", "") } else { ("\x1b[1m", "\x1b[0m") };
+    println!("\n{bold}== {text}{normal}");
+}
+
+/// Shows a command, then runs it.
+fn shown(command: &mut Command) -> Result<(), Failure> {
+    println!("$ {}", line(command));
+    succeed(command)
+}
+
+fn format() -> Result<(), Failure> {
+    shown(&mut cargo(["fmt", "--all", "--check"]))?;
+    shown(&mut cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+}
+
+fn lints() -> Result<(), Failure> {
+    shown(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn documentation() -> Result<(), Failure> {
+    let mut doc = cargo(["doc", "--workspace", "--no-deps"]);
+    shown(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn programs() -> Result<(), Failure> {
+    run::build()
+}
+
+/// The programs under test are the ones that are shipped; the tests around them are built faster.
+fn tests() -> Result<(), Failure> {
+    let mut test = cargo(["test", "--workspace"]);
+    shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
+}
+
+fn escape() -> Result<(), Failure> {
+    program("cowork-escape", &[])
+}
+
+fn bench() -> Result<(), Failure> {
+    program("cowork-bench", &["--quick"])
+}
+
+/// Runs a program of the workspace that tries the shipped ones. It is started without cargo,
+/// whose environment no attack and no measurement should meet.
+fn program(name: &str, arguments: &[&str]) -> Result<(), Failure> {
+    // All programs at once: cargo builds a dependency again for every set of its features, and
+    // this set is that of the tests.
+    shown(&mut cargo(["build", "--workspace", "--bins"]))?;
+    let mut command = Command::new(built(Profile::Dev)?.join(name));
+    command.args(arguments).env("COWORK_PROGRAMS", built(Profile::Release)?);
+    for (variable, _) in std::env::vars_os() {
+        let cargos = variable.to_str().is_some_and(|variable| variable.starts_with("CARGO"));
+        if cargos || variable == "LD_LIBRARY_PATH" {
+            command.env_remove(variable);
+        }
+    }
+    shown(&mut command)
+}
+
+fn fuzz() -> Result<(), Failure> {
+    fuzz::random(FUZZ_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Outcome, STEPS, summary};
+
+    #[test]
+    fn a_summary_lists_what_ran_and_what_did_not() {
+        let mut outcomes = [Outcome::NotRun; STEPS.len()];
+        outcomes[0] = Outcome::Passed(Duration::from_millis(1250));
+        outcomes[1] = Outcome::Failed(Duration::from_secs(61));
+        let text = summary(&outcomes);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "packages of the system   passed      1.2 s");
+        assert_eq!(lines[1], "format                   FAILED     61.0 s");
+        assert_eq!(lines[2], "lints                    not run");
+        assert_eq!(lines[STEPS.len()], "together                            62.2 s");
+    }
+}
