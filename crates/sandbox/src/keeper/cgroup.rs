@@ -10,6 +10,7 @@ use cowork_sys::Errno;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// A resource that a cgroup can limit.
@@ -27,12 +28,12 @@ const CONTROLLERS: [(Controller, &str); 3] =
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     unified: Option<Unified>,
-    legacy: Vec<(Controller, OwnedFd)>,
+    legacy: Vec<(Controller, Rc<OwnedFd>)>,
 }
 
 #[derive(Debug)]
 struct Unified {
-    folder: OwnedFd,
+    folder: Rc<OwnedFd>,
     controllers: Vec<Controller>,
 }
 
@@ -42,15 +43,14 @@ pub(crate) struct Group {
     /// Name of the session's folder, in each hierarchy.
     name: String,
     unified: Option<UnifiedGroup>,
-    legacy: Vec<(Controller, OwnedFd, OwnedFd)>,
+    legacy: Vec<(Controller, Rc<OwnedFd>)>,
 }
 
 #[derive(Debug)]
 struct UnifiedGroup {
-    parent: OwnedFd,
-    /// Holds the limits; its files are out of the session's reach, above its cgroup namespace.
-    outer: OwnedFd,
-    /// Holds the processes.
+    parent: Rc<OwnedFd>,
+    /// Holds the processes. The limits are set on the folder above it, whose files are out of the
+    /// session's reach: above its cgroup namespace.
     inner: OwnedFd,
     controllers: Vec<Controller>,
 }
@@ -73,7 +73,7 @@ impl Cgroups {
                     }
                     let folder = mount.folder_of(own_path(&own, name));
                     if let Ok(folder) = open_folder(&folder) {
-                        found.legacy.push((controller, folder));
+                        found.legacy.push((controller, Rc::new(folder)));
                     }
                 }
             }
@@ -94,10 +94,8 @@ impl Cgroups {
             if covered(*controller) {
                 continue;
             }
-            if let Ok(folder) = make_legacy(parent.as_fd(), &name, *controller, limits)
-                && let Ok(parent) = parent.try_clone()
-            {
-                legacy.push((*controller, parent, folder));
+            if make_legacy(parent.as_fd(), &name, *controller, limits).is_ok() {
+                legacy.push((*controller, Rc::clone(parent)));
             }
         }
         Group { name, unified, legacy }
@@ -221,7 +219,7 @@ impl Unified {
                 controllers.push(controller);
             }
         }
-        Some(Self { folder, controllers })
+        Some(Self { folder: Rc::new(folder), controllers })
     }
 
     fn make(&self, name: &str, limits: &Limits) -> Option<UnifiedGroup> {
@@ -265,8 +263,7 @@ impl Unified {
         }
         mkdirat(&outer, "s", Mode::from_raw_mode(0o755))?;
         let inner = open_child(outer.as_fd(), "s")?;
-        let parent = self.folder.try_clone().map_err(|_full| Errno::MFILE)?;
-        Ok(UnifiedGroup { parent, outer, inner, controllers })
+        Ok(UnifiedGroup { parent: Rc::clone(&self.folder), inner, controllers })
     }
 }
 
@@ -275,7 +272,7 @@ fn make_legacy(
     name: &str,
     controller: Controller,
     limits: &Limits,
-) -> Result<OwnedFd, Errno> {
+) -> Result<(), Errno> {
     mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
     let folder = open_child(parent, name)?;
     let set = match controller {
@@ -295,7 +292,7 @@ fn make_legacy(
         remove(parent, name, Patience::None);
         return Err(errno);
     }
-    Ok(folder)
+    Ok(())
 }
 
 /// Microseconds of CPU per period of 100 ms.
@@ -316,8 +313,9 @@ impl Group {
     /// another one waits for an RCU grace period, which costs more than all of the rest together.
     pub(crate) fn entrances(&self) -> Result<Vec<OwnedFd>, Errno> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let open = |(_, _, folder): &(_, _, OwnedFd)| openat(folder, "tasks", flags, Mode::empty());
-        self.legacy.iter().map(open).collect()
+        let tasks = format!("{}/tasks", self.name);
+        let folders = self.legacy.iter().map(|(_, parent)| parent);
+        folders.map(|parent| openat(parent, &*tasks, flags, Mode::empty())).collect()
     }
 
     /// Whether a cgroup keeps the limit on `controller`.
@@ -325,7 +323,7 @@ impl Group {
         if self.unified.as_ref().is_some_and(|group| group.controllers.contains(&controller)) {
             return Some("cgroup v2");
         }
-        self.legacy.iter().any(|(known, ..)| *known == controller).then_some("cgroup v1")
+        self.legacy.iter().any(|(known, _)| *known == controller).then_some("cgroup v1")
     }
 
     /// Stops every process where it is, or thaws them. `None` when there is no group to do it.
@@ -365,10 +363,10 @@ pub(crate) enum Frozen {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = &self.unified {
-            remove(group.outer.as_fd(), "s", Patience::Some);
+            remove(group.parent.as_fd(), &format!("{}/s", self.name), Patience::Some);
             remove(group.parent.as_fd(), &self.name, Patience::Some);
         }
-        for (_, parent, _) in &self.legacy {
+        for (_, parent) in &self.legacy {
             remove(parent.as_fd(), &self.name, Patience::Some);
         }
     }

@@ -53,8 +53,10 @@ pub(crate) fn prepare(
     }
     let path = path_of(&grant.path);
     let looked_up = grounds.within(Ground::HostView, || Ok(look_up(path, grant)));
-    let (mount, owner, submounts) =
+    let (mount, owner) =
         looked_up.map_err(|failed| failed.into_failure(FailureCode::StepFailed))??;
+    let submounts = grounds.mounts.inside(path);
+    let submounts = submounts.iter().map(|point| point.as_os_str().as_bytes().to_vec()).collect();
     limit(proof, session, grant, mount.as_fd(), owner)?;
     Ok(Prepared { name: grant.name.clone(), mount, submounts })
 }
@@ -67,8 +69,8 @@ pub(crate) fn attach(session: &mut Session, prepared: Prepared) -> Result<Vec<Te
     Ok(prepared.submounts)
 }
 
-/// The copied mount, the owner of the folder, and the mounts inside it.
-type LookedUp = (OwnedFd, (u32, u32), Vec<Text>);
+/// The copied mount and the owner of the folder.
+type LookedUp = (OwnedFd, (u32, u32));
 
 /// Finds the folder again by its path, and makes sure that it is the one that was granted: from
 /// here on it is a handle, and no rename or link can turn it into another.
@@ -98,14 +100,7 @@ fn look_up(path: &Path, grant: &Grant) -> Result<LookedUp, Failure> {
     let stat = rustix::fs::fstat(&folder).map_err(failed)?;
     // An ordinary user cannot leave out mounts inside the folder: they are locked together.
     let mount = copy_mount(folder.as_fd(), Path::new(""), Extent::Tree).map_err(failed)?;
-    Ok((mount, (stat.st_uid, stat.st_gid), submounts(path)))
-}
-
-fn submounts(path: &Path) -> Vec<Text> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let inside = mounts.lines().filter_map(Mount::parse).map(|mount| mount.point);
-    let inside = inside.filter(|point| point != path && point.starts_with(path));
-    inside.map(|point| point.as_os_str().as_bytes().to_vec()).collect()
+    Ok((mount, (stat.st_uid, stat.st_gid)))
 }
 
 /// Sets what the session may do with the mount, and in root mode whose files it shows.

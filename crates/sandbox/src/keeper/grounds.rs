@@ -10,6 +10,7 @@
 //!
 //! No mount point is made on the host for any of this: each namespace has a root of its own.
 
+use crate::keeper::tree::MountList;
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, new_file_system, open_folder};
 use cowork_sys::process::{Leave, SingleThreaded, unshare};
 use rustix::fd::{AsFd, OwnedFd};
@@ -40,6 +41,8 @@ pub(crate) struct Grounds {
     host_view: OwnedFd,
     hub: OwnedFd,
     cradle: OwnedFd,
+    /// What is mounted in the host view.
+    pub(crate) mounts: MountList,
     at: Ground,
     mode: Standing,
 }
@@ -62,11 +65,12 @@ impl Grounds {
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
             .step(|| "separate the keeper's mounts from the host's".into())?;
         let host_view = own_mount_namespace()?;
+        let mounts = MountList::open().step(|| "read the list of mounts".into())?;
         unshare(proof, Leave::Mounts).step(|| "make the hub of the keeper".into())?;
         let hub = settle(&["proc", "sessions"])?;
         unshare(proof, Leave::Mounts).step(|| "make the cradle of the keeper".into())?;
         let cradle = settle(&["proc", "templates", "root", "scratch"])?;
-        let mut grounds = Self { host_view, hub, cradle, at: Ground::Cradle, mode };
+        let mut grounds = Self { host_view, hub, cradle, mounts, at: Ground::Cradle, mode };
         grounds.enter(Ground::Hub)?;
         Ok(grounds)
     }

@@ -3,11 +3,15 @@
 use crate::kernel::{Failed, Step};
 use cowork_sys::Errno;
 use cowork_sys::identity::{Slot, take_slot};
-use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
+use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork, leave};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, pidfd_send_signal,
+    set_parent_process_death_signal, waitid,
+};
 use std::ffi::CString;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The first id of the pool. The range from 1,879,048,192 to 2,147,352,575 is assigned to nobody
 /// by systemd's table of user ids, and lies above the usual ranges for `/etc/subuid`.
@@ -27,6 +31,9 @@ pub(crate) struct PoolId {
     _lock: OwnedFd,
 }
 
+/// How far this keeper has come in the pool.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// Takes a free id. Must be called where the host's `/run` is visible.
 ///
 /// The lock file is one byte per id, locked by open file description: a keeper that crashes gives
@@ -39,10 +46,13 @@ pub(crate) fn take() -> Result<PoolId, Failed> {
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let lock = openat(CWD, "/run/cowork/ids", flags, Mode::from_raw_mode(0o600)).step(named)?;
-    let start = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() % COUNT;
+    // Keepers start apart from each other, and each goes on where it last found a free one.
+    let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    let start = own.wrapping_add(NEXT.load(Ordering::Relaxed));
     for step in 0..COUNT {
-        let slot = (start + step) % COUNT;
+        let slot = start.wrapping_add(step) % COUNT;
         if take_slot(lock.as_fd(), slot).step(named)? == Slot::Taken {
+            NEXT.fetch_add(step.wrapping_add(1), Ordering::Relaxed);
             return Ok(PoolId { id: FIRST + slot, _lock: lock });
         }
     }
@@ -57,11 +67,9 @@ pub(crate) fn mapping(
     session: u32,
 ) -> Result<OwnedFd, Failed> {
     let named = || "make an id map for a mount".to_owned();
+    let keeper = rustix::process::getpid();
     let (pid, handle) = match fork(proof, Namespaces::User, None).step(named)? {
-        // The child only carries the namespace; it waits to be killed.
-        Forked::Child => loop {
-            rustix::event::pause();
-        },
+        Forked::Child => carry(keeper),
         Forked::Parent { pid, handle } => (pid.as_raw_nonzero().get(), handle),
     };
     let result = write_maps(pid, disk, session).and_then(|()| {
@@ -71,6 +79,17 @@ pub(crate) fn mapping(
     pidfd_send_signal(&handle, Signal::KILL).step(named)?;
     waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED).step(named)?;
     result
+}
+
+/// The child only carries the namespace: it waits to be killed, by its keeper or with it.
+fn carry(keeper: Pid) -> ! {
+    let tied = set_parent_process_death_signal(Some(Signal::KILL));
+    if tied.is_err() || getppid() != Some(keeper) {
+        leave(1);
+    }
+    loop {
+        rustix::event::pause();
+    }
 }
 
 fn write_maps(pid: i32, disk: (u32, u32), session: u32) -> Result<(), Failed> {

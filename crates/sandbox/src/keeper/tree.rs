@@ -1,7 +1,9 @@
 //! The processes of a session, seen from outside: who they are, what they hold, stopping them.
 
 use cowork_sys::Errno;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -9,7 +11,39 @@ use std::path::{Path, PathBuf};
 
 /// Every process that descends from `init`, without it. Orphans are adopted by init or by a
 /// process below it, so nothing of a session is missing, whatever namespaces it made inside.
+///
+/// The kernel lists the children of each thread. A list that is read while one of them ends may
+/// lack another: who needs all of them reads again until nothing is new.
 pub(crate) fn descendants(init: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut next = vec![init];
+    while let Some(pid) = next.pop() {
+        let Some(children) = children_of(pid) else { return descendants_by_parents(init) };
+        found.extend(&children);
+        next.extend(children);
+    }
+    found
+}
+
+/// `None` where the kernel does not list children (`CONFIG_PROC_CHILDREN`).
+fn children_of(pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Some(children);
+    };
+    for thread in threads.flatten() {
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => children.extend(list.split(' ').filter_map(|pid| pid.parse::<i32>().ok())),
+            // The thread has ended meanwhile, or there are no such lists.
+            Err(_) if std::fs::metadata(thread.path()).is_ok() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(children)
+}
+
+/// The same from the parent that every process of the host names.
+fn descendants_by_parents(init: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     for entry in entries.flatten() {
@@ -36,6 +70,21 @@ fn parent_of(pid: i32) -> Option<i32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
+/// Whether `init` is above `pid`.
+fn descends(pid: i32, init: i32) -> bool {
+    /// Deeper than any tree of processes that a session can make.
+    const DEPTH: u32 = 100_000;
+    let mut at = pid;
+    for _ in 0..DEPTH {
+        match parent_of(at) {
+            Some(parent) if parent == init => return true,
+            Some(parent) if parent > 0 => at = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// The state letter and the name of a process.
 fn state_of(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -54,7 +103,7 @@ fn send(pid: i32, init: i32, signal: Signal) -> Result<(), Errno> {
     let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     // The handle is taken first: if the id was reused in between, its owner is not a descendant.
-    if !descendants(init).contains(&pid.as_raw_nonzero().get()) {
+    if !descends(pid.as_raw_nonzero().get(), init) {
         return Err(Errno::SRCH);
     }
     pidfd_send_signal(&handle, signal)
@@ -71,12 +120,15 @@ pub(crate) fn stop(init: i32) -> Vec<i32> {
     /// Rounds until a session that forks faster than it can be stopped is given up on.
     const ROUNDS: u32 = 100;
     let mut stopped = Vec::new();
+    let mut quiet = 0;
     for _ in 0..ROUNDS {
         let running: Vec<_> = descendants(init)
             .into_iter()
             .filter(|pid| !matches!(state_of(*pid), Some('T' | 't' | 'Z' | 'X') | None))
             .collect();
-        if running.is_empty() {
+        // Once more after nothing was running: see [`descendants`].
+        quiet = if running.is_empty() { quiet + 1 } else { 0 };
+        if quiet == 2 {
             break;
         }
         for pid in running {
@@ -158,6 +210,48 @@ fn maps(pid: i32, points: &[PathBuf]) -> bool {
         let path = Path::new(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
         points.iter().any(|point| path.starts_with(point))
     })
+}
+
+/// The mounts of the namespace it was opened in, read again only when they have changed.
+#[derive(Debug)]
+pub(crate) struct MountList {
+    file: OwnedFd,
+    points: Option<Vec<PathBuf>>,
+}
+
+impl MountList {
+    /// The mounts of the namespace that this process is in.
+    pub(crate) fn open() -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
+        Ok(Self { file, points: None })
+    }
+
+    /// What is mounted inside `folder`.
+    pub(crate) fn inside(&mut self, folder: &Path) -> Vec<PathBuf> {
+        // The kernel marks the file when the namespace changes, and takes the mark off by poll.
+        let mut watched = [PollFd::new(&self.file, PollFlags::PRI)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let unchanged = poll(&mut watched, Some(&now)) == Ok(0);
+        if !unchanged || self.points.is_none() {
+            self.points = Some(self.read());
+        }
+        let points = self.points.iter().flatten();
+        points.filter(|point| *point != folder && point.starts_with(folder)).cloned().collect()
+    }
+
+    fn read(&self) -> Vec<PathBuf> {
+        let mut text = Vec::new();
+        let mut chunk = [0; 16 * 1024];
+        if rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(0)).is_err() {
+            return Vec::new();
+        }
+        while let Ok(read @ 1..) = rustix::io::read(&self.file, &mut chunk) {
+            text.extend_from_slice(chunk.get(..read).unwrap_or_default());
+        }
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter_map(Mount::parse).map(|mount| mount.point).collect()
+    }
 }
 
 /// A line of `mountinfo`.

@@ -1,0 +1,255 @@
+//! The results, for people and for programs.
+
+use crate::book::{Book, Row, Seen, Summary, micros};
+use crate::site::Site;
+use crate::{life, memory, start, steady};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A promise about speed or size.
+struct Target {
+    name: &'static str,
+    /// What it may be at most, or must be at least.
+    bound: Bound,
+    unit: &'static str,
+    /// By medians: this is what counts.
+    measured: Option<f64>,
+    /// By the shortest times, which a busy machine changes least.
+    best: Option<f64>,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Target {
+    fn verdict(&self) -> &'static str {
+        match (self.bound, self.measured) {
+            (_, None) => "not measured",
+            (Bound::AtMost(bound), Some(measured)) if measured <= bound => "met",
+            (Bound::AtLeast(bound), Some(measured)) if measured >= bound => "met",
+            (Bound::AtMost(_) | Bound::AtLeast(_), Some(_)) => "MISSED",
+        }
+    }
+
+    fn bound(&self) -> String {
+        match self.bound {
+            Bound::AtMost(bound) => format!("≤ {bound}"),
+            Bound::AtLeast(bound) => format!("≥ {bound}"),
+        }
+    }
+}
+
+/// A median and a shortest time, or a ratio of each.
+type Pair = Option<(f64, f64)>;
+
+fn targets(book: &Book) -> Vec<Target> {
+    let time = |name: &str| {
+        book.summary(name).map(|summary| (micros(summary.median), micros(summary.min)))
+    };
+    let ratio = |name: &str, base: &str| {
+        let ((median, min), (of_median, of_min)) = (time(name)?, time(base)?);
+        Some((median / of_median, min / of_min))
+    };
+    let milli = |name: &str| time(name).map(|(median, min)| (median / 1000.0, min / 1000.0));
+    let value = |number: Option<f64>| number.map(|number| (number, number));
+    let target = |name, bound, unit, pair: Pair| Target {
+        name,
+        bound,
+        unit,
+        measured: pair.map(|(median, _)| median),
+        best: pair.map(|(_, min)| min),
+    };
+    let most = |name, bound, unit, pair| target(name, Bound::AtMost(bound), unit, pair);
+    let idle = book.number(memory::CHARGED).or_else(|| book.number(memory::PRIVATE));
+    let reads = value(book.number(steady::READS));
+    vec![
+        most("warm exec of a no-op", 1.6, "units", ratio(start::WARM, start::UNIT)),
+        most("warm exec of true", 1.25, "× plain", ratio(start::WARM_TRUE, start::PLAIN_TRUE)),
+        most("cold session", 10.0, "units", ratio(start::COLD, start::UNIT)),
+        most("grant", 50.0, "µs", time(life::GRANT)),
+        most("revoke", 0.3, "ms", milli(life::REVOKE)),
+        most("revoke with holders killed", 10.0, "ms", milli(life::REVOKE_HELD)),
+        most("pause of 20 processes", 0.5, "ms", milli(life::PAUSE)),
+        most("resume of 20 processes", 0.5, "ms", milli(life::RESUME)),
+        most("end with 20 processes", 1.0, "ms", milli(life::TEARDOWN)),
+        most("idle session", 0.5, "MiB", value(idle)),
+        target("reads in a grant", Bound::AtLeast(0.95), "of native", reads),
+    ]
+}
+
+/// The host, as far as numbers depend on it.
+fn host(site: &Site) -> Vec<(&'static str, String)> {
+    let uname = rustix::system::uname();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("?").to_owned();
+    let uid = rustix::process::geteuid().as_raw();
+    let unit = match &site.built {
+        Ok(()) => "vfork and exec of a static no-op, from a small static program".to_owned(),
+        Err(why) => format!("start of /usr/bin/true, because {why}"),
+    };
+    let build = if cfg!(debug_assertions) {
+        "for debugging: times through the client library are too long"
+    } else {
+        "for release"
+    };
+    vec![
+        ("build of this program", build.to_owned()),
+        ("kernel", uname.release().to_string_lossy().into_owned()),
+        ("cpus", cpus.to_string()),
+        ("load at the end", load),
+        ("user", if uid == 0 { "root".to_owned() } else { format!("ordinary ({uid})") }),
+        ("unit", unit),
+    ]
+}
+
+/// The results as text.
+pub(crate) fn text(site: &Site, book: &Book) -> String {
+    let mut lines = String::new();
+    match write(&mut lines, site, book) {
+        Ok(()) => lines,
+        // Writing to a string cannot fail.
+        Err(error) => format!("{lines}{error}\n"),
+    }
+}
+
+fn write(out: &mut String, site: &Site, book: &Book) -> std::fmt::Result {
+    for (name, value) in host(site) {
+        writeln!(out, "{name}: {value}")?;
+    }
+    let mut section = "";
+    for row in &book.rows {
+        if row.section != section {
+            section = &row.section;
+            let [n, min, median, p99, units, bwraps] =
+                ["n", "min", "median", "p99", "× unit", "× bwrap"];
+            writeln!(
+                out,
+                "\n{section:<48} {n:>5} {min:>10} {median:>10} {p99:>10} {units:>8} {bwraps:>8}"
+            )?;
+        }
+        write_row(out, row, book)?;
+    }
+    let [name, target, measured, best] = ["target", "at", "by medians", "by minima"];
+    writeln!(out, "\n{name:<48} {target:>10} {measured:>12} {best:>12}")?;
+    for target in targets(book) {
+        let number = |number: Option<f64>| number.map_or("-".into(), |n| format!("{n:.2}"));
+        let (measured, best) = (number(target.measured), number(target.best));
+        let (name, unit) = (target.name, target.unit);
+        let (bound, verdict) = (target.bound(), target.verdict());
+        writeln!(out, "{name:<48} {bound:>10} {measured:>12} {best:>12}  {unit:<10} {verdict}")?;
+    }
+    Ok(())
+}
+
+fn write_row(out: &mut String, row: &Row, book: &Book) -> std::fmt::Result {
+    let name = &row.name;
+    match &row.seen {
+        Seen::Times(times) => {
+            let Some(summary) = Summary::of(times) else {
+                return writeln!(out, "{name:<48} not measured");
+            };
+            let Summary { n, min, median, p99 } = summary;
+            let [min, middle, p99] = [min, median, p99].map(show);
+            // What is far below a start is not worth comparing with one.
+            let compared = |base: Option<f64>| {
+                let ratio = base.map(|base| micros(median) / base).filter(|ratio| *ratio >= 0.1);
+                ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
+            };
+            let units = compared(book.median_us(start::UNIT));
+            let bwraps = compared(book.median_us(start::BWRAP));
+            writeln!(
+                out,
+                "{name:<48} {n:>5} {min:>10} {middle:>10} {p99:>10} {units:>8} {bwraps:>8}"
+            )
+        }
+        Seen::Value(number, unit, how) => writeln!(out, "{name:<64} {number:.3} {unit} ({how})"),
+        Seen::Absent(why) => writeln!(out, "{name:<48} {why}"),
+    }
+}
+
+/// A time with its unit.
+fn show(time: Duration) -> String {
+    let us = micros(time);
+    match us {
+        us if us < 10.0 => format!("{:.0} ns", us * 1000.0),
+        us if us < 10_000.0 => format!("{us:.0} µs"),
+        us => format!("{:.1} ms", us / 1000.0),
+    }
+}
+
+/// The results as JSON; times in microseconds.
+pub(crate) fn json(site: &Site, book: &Book) -> Value {
+    let host: serde_json::Map<_, _> =
+        host(site).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let targets: Vec<_> = targets(book)
+        .iter()
+        .map(|target| {
+            json!({"name": target.name, "target": target.bound(), "unit": target.unit,
+                "measured": target.measured, "best": target.best, "verdict": target.verdict()})
+        })
+        .collect();
+    let rows: Vec<_> = book.rows.iter().map(|row| json_row(row, book)).collect();
+    json!({"host": host, "rows": rows, "targets": targets})
+}
+
+fn json_row(row: &Row, book: &Book) -> Value {
+    let (section, name) = (&row.section, &row.name);
+    match &row.seen {
+        Seen::Times(times) => {
+            let Some(summary) = Summary::of(times) else {
+                return json!({"section": section, "name": name, "absent": "not measured"});
+            };
+            let median = micros(summary.median);
+            let compared = |base: &str| book.median_us(base).map(|base| median / base);
+            json!({
+                "section": section,
+                "name": name,
+                "n": summary.n,
+                "min_us": micros(summary.min),
+                "median_us": median,
+                "p99_us": micros(summary.p99),
+                "units": compared(start::UNIT),
+                "bwraps": compared(start::BWRAP),
+            })
+        }
+        Seen::Value(number, unit, how) => {
+            json!({"section": section, "name": name, "value": number, "unit": unit, "how": how})
+        }
+        Seen::Absent(why) => json!({"section": section, "name": name, "absent": why}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{show, targets};
+    use crate::book::Book;
+    use crate::start;
+    use std::time::Duration;
+
+    #[test]
+    fn a_target_is_judged_by_the_ratio_of_medians() {
+        let mut book = Book::default();
+        book.took(start::UNIT, Duration::from_micros(100));
+        book.took(start::WARM, Duration::from_micros(150));
+        book.took(start::COLD, Duration::from_micros(1100));
+        let verdict = |name: &str| {
+            let targets = targets(&book);
+            targets.iter().find(|target| target.name == name).unwrap().verdict()
+        };
+        assert_eq!(verdict("warm exec of a no-op"), "met");
+        assert_eq!(verdict("cold session"), "MISSED");
+        assert_eq!(verdict("grant"), "not measured");
+    }
+
+    #[test]
+    fn times_are_shown_with_a_fitting_unit() {
+        assert_eq!(show(Duration::from_nanos(90)), "90 ns");
+        assert_eq!(show(Duration::from_micros(152)), "152 µs");
+        assert_eq!(show(Duration::from_millis(27)), "27.0 ms");
+    }
+}
