@@ -110,6 +110,19 @@ pub struct Execute {
     pub stdio: [Stdio; 3],
     /// Whether standard input is the command's controlling terminal.
     pub terminal: bool,
+    /// Permission bits that its new files do not get.
+    pub umask: Umask,
+}
+
+/// Permission bits that new files do not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Umask(pub u32);
+
+impl Default for Umask {
+    /// Others may read, only the owner may write.
+    fn default() -> Self {
+        Self(0o022)
+    }
 }
 
 /// Where one of a command's standard streams comes from.

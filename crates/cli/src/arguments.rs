@@ -63,12 +63,7 @@ pub(crate) struct Run {
     pub(crate) verbose: bool,
 
     /// The command and its arguments; cowork's own options end at its first word
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -171,7 +166,10 @@ impl clap::builder::TypedValueParser for GrantParser {
             let mut refused =
                 clap::Error::new(clap::error::ErrorKind::ValueValidation).with_cmd(command);
             let name = argument.map_or_else(|| "--grant".to_owned(), ToString::to_string);
-            let value = format!("{}: {error}", value.to_string_lossy().escape_debug());
+            let mut value = format!("{}: {error}", value.to_string_lossy().escape_debug());
+            if let Some(cause) = std::error::Error::source(&error) {
+                value = format!("{value}: {cause}");
+            }
             refused.insert(
                 clap::error::ContextKind::InvalidArg,
                 clap::error::ContextValue::String(name),

@@ -30,11 +30,13 @@ pub(crate) struct Pump {
     from: Option<End>,
     to: Option<End>,
     waiting: Vec<u8>,
+    /// Why bytes could not be delivered.
+    failed: Option<Errno>,
 }
 
 impl Pump {
     pub(crate) fn new(from: End, to: End) -> Self {
-        Self { from: Some(from), to: Some(to), waiting: Vec::new() }
+        Self { from: Some(from), to: Some(to), waiting: Vec::new(), failed: None }
     }
 
     fn wants_read(&self) -> Option<&End> {
@@ -70,7 +72,9 @@ impl Pump {
         match rustix::io::write(to, chunk) {
             Ok(length) => drop(self.waiting.drain(..length)),
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => {
+            Err(errno) => {
+                // A reader that has seen enough is no failure.
+                self.failed = (errno != Errno::PIPE).then_some(errno);
                 self.to = None;
                 self.from = None;
                 self.waiting.clear();
@@ -129,14 +133,22 @@ impl Pumps {
         }
     }
 
-    /// Carries out what is still on its way out of a session that has ended.
-    pub(crate) fn drain(&mut self) {
+    /// Carries out what is still on its way out of a session that has ended, unless a signal says
+    /// that nobody waits for it.
+    pub(crate) fn drain(&mut self, signals: &Signals, stop: impl Fn(i32) -> bool) {
         self.inwards.clear();
         while self.outwards.iter().any(|pump| !pump.done()) {
-            if self.step([]).is_err() {
-                return;
+            match self.step([signals.as_fd()]) {
+                Ok([false]) => {}
+                Ok([true]) if !signals.next().is_ok_and(|signal| signal.is_some_and(&stop)) => {}
+                Ok([true]) | Err(_) => return,
             }
         }
+    }
+
+    /// Why output of the command could not be delivered, if it could not.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        self.outwards.iter().find_map(|pump| pump.failed)
     }
 
     /// Waits for anything to be ready, moves bytes, and says which of `others` are ready.

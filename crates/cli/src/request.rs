@@ -118,14 +118,25 @@ struct Places {
 impl Places {
     fn find() -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        let home = home.or_else(home_by_id);
         let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty());
         let state = state.map(PathBuf::from);
         let state = state.or_else(|| home.as_ref().map(|home| home.join(".local/state")));
-        Self { home, state: state.map(|state| state.join("cowork")) }
+        let state = state.map(|state| state.join("cowork"));
+        Self { home: home.map(|home| resolve(&home)), state: state.map(|state| resolve(&state)) }
     }
 
     fn check(&self, folder: &Folder) -> Result<(), Failure> {
         let path = folder.path();
+        if is_interface(folder) {
+            return Err(Failure::input(
+                format!(
+                    "`{}` is an interface of the kernel, not a folder of files",
+                    path.display()
+                ),
+                "grant a folder of files",
+            ));
+        }
         if path == Path::new("/") {
             return Err(Failure::input(
                 "the root folder cannot be granted: it is the whole machine",
@@ -161,6 +172,40 @@ impl Places {
             ));
         }
         Ok(())
+    }
+}
+
+/// Whether a folder lies in a file system that controls the kernel instead of storing files.
+fn is_interface(folder: &Folder) -> bool {
+    /// `proc`, `sysfs`, `cgroup`, `cgroup2`, `devpts`, `debugfs`, `tracefs`, `securityfs`, `bpf`.
+    const INTERFACES: [i64; 9] = [
+        0x9fa0,
+        0x6265_6572,
+        0x0027_e0eb,
+        0x6367_7270,
+        0x1cd1,
+        0x6462_6720,
+        0x7472_6163,
+        0x7363_6673,
+        0xcafe_4a11,
+    ];
+    rustix::fs::fstatfs(folder).is_ok_and(|stat| INTERFACES.contains(&stat.f_type))
+}
+
+/// The home of this process's user, for a caller without `HOME`.
+fn home_by_id() -> Option<PathBuf> {
+    let own = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = users.lines().map(|line| line.split(':'));
+    fields.find_map(|mut user| (user.nth(2)? == own).then(|| user.nth(2).map(PathBuf::from))?)
+}
+
+/// Where a path leads now, free of symbolic links; what does not exist stays as it is named.
+fn resolve(path: &Path) -> PathBuf {
+    match (Folder::open(path), path.parent(), path.file_name()) {
+        (Ok(folder), ..) => folder.path().to_path_buf(),
+        (Err(_), Some(parent), Some(name)) => resolve(parent).join(name),
+        (Err(_), ..) => path.to_path_buf(),
     }
 }
 

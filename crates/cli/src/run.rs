@@ -7,7 +7,7 @@ use crate::relay::{End, Happened, Pump, Pumps};
 use crate::request;
 use crate::streams::{Direction, Kind, Streams, copied, own, set_nonblocking};
 use cowork_api::Text;
-use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Whom};
+use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Umask, Whom};
 use cowork_api::keeper::{EndReason, Message, Request};
 use cowork_policy::plan::{self, SessionRequest};
 use cowork_sandbox::client::{ClientError, Keeper, Session};
@@ -52,9 +52,11 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
         arguments: options.command.iter().map(|word| word.as_bytes().into()).collect(),
         environment: environment_of(&request, environment),
         folder: folder_of(options, &request),
+        umask: own_umask(),
         ..Execute::default()
     };
-    let mut runner = Runner { keeper, session, signals, id: status.session, outputs: 0 };
+    let mut runner =
+        Runner { keeper, session, signals, id: status.session, outputs: 0, final_signals: 0 };
     let wiring = runner.wire(&streams, &mut execute)?;
     let outcome = runner.execute(&execute, wiring);
     let unkept = options.session.outputs.is_none() && runner.outputs > 0;
@@ -106,6 +108,13 @@ fn environment_of(request: &SessionRequest, named: Variables) -> Vec<Text> {
     plan::environment(&request.id, caller, named)
 }
 
+/// This process's mask, which can only be read by setting it.
+fn own_umask() -> Umask {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    Umask(mask.bits())
+}
+
 /// Where the command starts: where the user said, taken from the session's folder.
 fn folder_of(options: &Run, request: &SessionRequest) -> Vec<u8> {
     let home = plan::home_of(&request.id);
@@ -129,6 +138,8 @@ struct Runner {
     id: String,
     /// How many things the command left in its folder for deliverables.
     outputs: u64,
+    /// How many signals came that ask for the end.
+    final_signals: u32,
 }
 
 impl Runner {
@@ -144,6 +155,11 @@ impl Runner {
             Wiring { pumps: Pumps::default(), handles: Vec::new(), terminal, raw: None };
         for (index, (kind, stream)) in streams.kinds.into_iter().zip(own()).enumerate() {
             let inwards = index == 0;
+            if index == 2 && streams.shared_output() {
+                let [_, output, error] = &mut execute.stdio;
+                *error = *output;
+                continue;
+            }
             let handle = match (kind, &slave) {
                 (Kind::Null, _) => continue,
                 (Kind::Terminal, Some(slave)) => {
@@ -200,6 +216,7 @@ impl Runner {
         drop(handles);
         let ended = loop {
             match pumps.run_until(&self.signals, &self.session, &self.keeper)? {
+                Happened::Signal(signal) if self.is_urgent(signal) => break Err(insisted(signal)),
                 Happened::Signal(signal) => self.pass_on(signal, terminal.as_ref())?,
                 Happened::Session => match self.session.receive() {
                     Ok((FromInit::Ended { ending, .. }, _)) => break Ok(ending),
@@ -214,23 +231,39 @@ impl Runner {
                 },
             }
         };
-        if ended.is_ok() {
-            // Deliverables are counted before the session goes, its last output is read after.
-            self.finish(&mut pumps);
+        self.finish(&mut pumps, ended.is_ok());
+        let ended = ended?;
+        if let Some(errno) = pumps.failure() {
+            let cause = std::io::Error::from(errno).to_string();
+            return Err(Failure::host("the command's output could not be written", Some(cause)));
         }
-        Ok(match ended? {
+        Ok(match ended {
             Ending::Status(status) => ExitCode::from(status),
             Ending::Signal(signal) => ExitCode::from(128u8.saturating_add(signal)),
         })
     }
 
-    /// Whatever the command left running is ended, so that every stream ends.
-    fn finish(&mut self, pumps: &mut Pumps) {
+    /// Whatever the command left running is ended, so that every stream ends; then what is still on
+    /// its way is read.
+    fn finish(&mut self, pumps: &mut Pumps, answers: bool) {
+        if answers {
+            // Deliverables are looked at while the session still exists.
+            self.count_outputs();
+        }
         let session = self.id.clone();
-        // Outputs are looked at while the session still exists.
-        self.count_outputs();
-        drop(self.keeper.call(Request::Destroy { session }));
-        pumps.drain();
+        // It may be gone already, which is as good.
+        cowork_sys::ignore(self.keeper.call(Request::Destroy { session }));
+        pumps.drain(&self.signals, is_final);
+    }
+
+    /// Whether the user asks for the end again and again: the session may be past answering.
+    fn is_urgent(&mut self, signal: i32) -> bool {
+        /// How often a final signal is passed on before the session is ended.
+        const PATIENCE: u32 = 3;
+        if is_final(signal) {
+            self.final_signals += 1;
+        }
+        self.final_signals >= PATIENCE
     }
 
     fn count_outputs(&mut self) {
@@ -264,6 +297,16 @@ impl Runner {
             _ => error.into(),
         }
     }
+}
+
+/// Whether a signal asks for the end.
+fn is_final(signal: i32) -> bool {
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].iter().any(|s| s.as_raw() == signal)
+}
+
+fn insisted(signal: i32) -> Failure {
+    let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
+    Failure::host("the command did not end when asked to, and was ended", None).with_code(code)
 }
 
 fn ended_early(reason: EndReason) -> Failure {
@@ -324,13 +367,17 @@ fn connect_terminal(
     set_nonblocking(terminal.as_fd())?;
     let screen =
         streams.kinds.into_iter().zip(own()).skip(1).find(|(kind, _)| *kind == Kind::Terminal);
-    let screen = screen.map_or(rustix::stdio::stdout(), |(_, stream)| stream);
+    // Where no output is shown the echo of what is typed still is, at the terminal it comes from;
+    // it never goes where the command's output goes.
+    let screen = screen.map_or(rustix::stdio::stdin(), |(_, stream)| stream);
     wiring.pumps.outwards.push(Pump::new(End::Own(duplicate()?), End::Caller(screen)));
     if streams.interactive() {
         execute.terminal = true;
-        wiring.raw = Some(RawTerminal::enter(rustix::stdio::stdin())?);
-        let pump = Pump::new(End::Caller(rustix::stdio::stdin()), End::Own(duplicate()?));
-        wiring.pumps.inwards.push(pump);
+        if Streams::in_foreground() {
+            wiring.raw = Some(RawTerminal::enter(rustix::stdio::stdin(), streams.shows())?);
+            let pump = Pump::new(End::Caller(rustix::stdio::stdin()), End::Own(duplicate()?));
+            wiring.pumps.inwards.push(pump);
+        }
     } else {
         // The caller's terminal turns line ends into carriage returns itself.
         let slave = slave_of(terminal.as_fd())?;
@@ -365,10 +412,14 @@ struct RawTerminal {
 }
 
 impl RawTerminal {
-    fn enter(terminal: BorrowedFd<'static>) -> Result<Self, Errno> {
+    /// If the command's output is not `shown` there, other programs' output is, and keeps its form.
+    fn enter(terminal: BorrowedFd<'static>, shown: bool) -> Result<Self, Errno> {
         let before = tcgetattr(terminal)?;
         let mut raw = before.clone();
         raw.make_raw();
+        if !shown {
+            raw.output_modes = before.output_modes;
+        }
         tcsetattr(terminal, OptionalActions::Now, &raw)?;
         Ok(Self { terminal, before })
     }

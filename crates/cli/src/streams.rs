@@ -44,9 +44,29 @@ impl Streams {
         Ok(Self { kinds })
     }
 
+    /// Whether standard error goes where standard output goes: one pipe then keeps their order.
+    pub(crate) fn shared_output(&self) -> bool {
+        let [_, output, error] = own().map(|stream| rustix::fs::fstat(stream).ok());
+        let same = output.zip(error).is_some_and(|(output, error)| {
+            (output.st_dev, output.st_ino) == (error.st_dev, error.st_ino)
+        });
+        same && self.kinds[1] == Kind::Other && self.kinds[2] == Kind::Other
+    }
+
+    /// Whether the command's output goes to a terminal.
+    pub(crate) fn shows(&self) -> bool {
+        self.kinds.into_iter().skip(1).any(|kind| kind == Kind::Terminal)
+    }
+
     /// Whether the command can be typed to.
     pub(crate) fn interactive(&self) -> bool {
         self.kinds[0] == Kind::Terminal
+    }
+
+    /// Whether this process may use its terminal: a job in the background must leave it alone.
+    pub(crate) fn in_foreground() -> bool {
+        let foreground = rustix::termios::tcgetpgrp(rustix::stdio::stdin());
+        foreground.is_ok_and(|group| group == rustix::process::getpgrp())
     }
 
     /// Whether any stream is a terminal.
@@ -65,11 +85,18 @@ fn kind_of(stream: BorrowedFd<'_>) -> Option<Kind> {
     let Ok(stat) = rustix::fs::fstat(stream) else { return Some(Kind::Null) };
     Some(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => return None,
-        FileType::Fifo => Kind::Pipe,
+        FileType::Fifo if is_anonymous(stream) => Kind::Pipe,
         FileType::CharacterDevice if rustix::termios::isatty(stream) => Kind::Terminal,
         FileType::CharacterDevice if is_null(stat.st_rdev) => Kind::Null,
         _ => Kind::Other,
     })
+}
+
+/// A pipe that has a name in some folder is a file of that folder: its mode could be changed.
+fn is_anonymous(pipe: BorrowedFd<'_>) -> bool {
+    /// `PIPEFS_MAGIC`.
+    const PIPES: i64 = 0x5049_5045;
+    rustix::fs::fstatfs(pipe).is_ok_and(|stat| stat.f_type == PIPES)
 }
 
 fn is_null(device: u64) -> bool {

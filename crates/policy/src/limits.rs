@@ -410,6 +410,10 @@ const CPUS: Floor<Cpus> = Floor {
 /// What POSIX promises to every process (`_POSIX_OPEN_MAX`).
 const OPEN_FILES: Floor<u32> = Floor { limit: "open_files", least: 20, user: "a POSIX program" };
 
+/// The files that every session has, and a page for each of its first folders.
+const SCRATCH: Floor<Bytes> =
+    Floor { limit: "scratch", least: Bytes(MIB), user: "a session's home and /tmp" };
+
 impl<T: Copy + PartialOrd + fmt::Display> Floor<T> {
     fn check(&self, value: T) -> Result<(), LimitsError> {
         let Self { limit, least, user } = *self;
@@ -481,7 +485,8 @@ impl Limits {
         if scratch.value == Bytes(0) {
             return Err(LimitsError::Zero { limit: "scratch" });
         }
-        at_most(host.memory, "scratch", scratch.value)?;
+        SCRATCH.check(scratch.value)?;
+        at_most(host.memory, SCRATCH.limit, scratch.value)?;
         if *wall == Some(Span::from_millis(0)) {
             return Err(LimitsError::Zero { limit: "wall" });
         }

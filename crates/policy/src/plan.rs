@@ -45,9 +45,10 @@ pub const TOP: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx
 /// secrets. A `*` stands for any rest of the name. Everything else of `/etc` does not exist, above
 /// all: `passwd` and `shadow`, `ssh`, `ssl/private`, `gitconfig`, `pip.conf`, `npmrc`, `environment`,
 /// which hold names, keys or tokens on some hosts.
-pub const ETC: [&str; 19] = [
+pub const ETC: [&str; 20] = [
     "alternatives",
     "bash.bashrc",
+    "chromium.d",
     "crypto-policies",
     "fonts",
     "inputrc",
@@ -71,19 +72,31 @@ pub const ETC: [&str; 19] = [
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Variables of the caller that say how output should look, and nothing about the caller.
-const ENVIRONMENT: [&str; 12] = [
+const ENVIRONMENT: [&str; 24] = [
     "CLICOLOR",
     "CLICOLOR_FORCE",
     "COLORTERM",
     "FORCE_COLOR",
     "LANG",
     "LANGUAGE",
+    "LC_ADDRESS",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
     "NO_COLOR",
     "TERM",
     "TERM_PROGRAM",
     "TERM_PROGRAM_VERSION",
     "TZ",
-    "LC_ALL",
 ];
 
 /// What the user asked for.
@@ -201,7 +214,7 @@ pub fn environment(
 }
 
 fn is_passed(name: &[u8]) -> bool {
-    name.starts_with(b"LC_") || ENVIRONMENT.iter().any(|known| known.as_bytes() == name)
+    ENVIRONMENT.iter().any(|known| known.as_bytes() == name)
 }
 
 /// The part of the file system that every session shares.

@@ -41,11 +41,13 @@ pub fn close_from_at_exec(first: u32) -> Result<(), Errno> {
     check(result).map(|_| ())
 }
 
+/// A descriptor number above any that a handle is put at by [`hand_over`], so that no copy
+/// overwrites one still to be made, and low enough for any limit on open files.
+pub const ASIDE: libc::c_int = 16;
+
 /// Puts `handles` at the descriptors 0, 1, 2 and so on, and marks all others to be closed by the
 /// next exec. For a process that is about to execute another program and does nothing else.
 pub fn hand_over(handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    /// Above any number a handle is put at, so that no copy overwrites one still to be made.
-    const ASIDE: libc::c_int = 100;
     let mut copies = Vec::with_capacity(handles.len());
     for handle in handles {
         copies.push(rustix::io::fcntl_dupfd_cloexec(handle, ASIDE)?);
@@ -63,8 +65,6 @@ pub fn hand_over(handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
 /// first lines of `main`, before anything else was opened; a second call for the same number says
 /// `EBADF`.
 pub fn take_over(number: u32) -> Result<OwnedFd, Errno> {
-    /// Above the numbers that can be taken over, so that a copy is never taken for an original.
-    const ASIDE: libc::c_int = 100;
     let number = libc::c_int::try_from(number).map_err(|_overflow| Errno::BADF)?;
     // SAFETY: F_DUPFD_CLOEXEC takes numbers; an invalid one gives EBADF.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, ASIDE) };

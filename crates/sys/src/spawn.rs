@@ -32,6 +32,8 @@ pub struct Command<'a> {
     pub folder: BorrowedFd<'a>,
     /// Its terminal.
     pub terminal: Terminal,
+    /// Permission bits that its new files do not get.
+    pub umask: u32,
 }
 
 /// What the child was doing when it failed.
@@ -81,6 +83,7 @@ struct Order {
     stdio: [libc::c_int; 3],
     folder: libc::c_int,
     terminal: Terminal,
+    umask: libc::mode_t,
     failure: Option<(Stage, libc::c_int)>,
 }
 
@@ -96,6 +99,7 @@ pub fn spawn(command: &Command<'_>, stack: &mut Stack) -> Result<i32, SpawnError
         stdio: command.stdio.map(|fd| fd.as_raw_fd()),
         folder: command.folder.as_raw_fd(),
         terminal: command.terminal,
+        umask: command.umask & 0o777,
         failure: None,
     };
     let top = stack.0.as_mut_ptr_range().end;
@@ -141,6 +145,8 @@ fn prepare(order: &Order) -> Result<(), (Stage, Errno)> {
         // SAFETY: TIOCSCTTY takes a number.
         step(Stage::Terminal, unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) })?;
     }
+    // SAFETY: umask takes a number; without CLONE_FS the mask is this child's own copy.
+    unsafe { libc::umask(order.umask) };
     // SAFETY: fchdir takes a number; the working directory is this child's own copy.
     step(Stage::Folder, unsafe { libc::fchdir(order.folder) })?;
     crate::identity::close_from_at_exec(3).map_err(|errno| (Stage::Stdio, errno))?;

@@ -4,17 +4,18 @@
 use cowork_testbed::Person;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time that any command of these tests takes, on a slow and busy machine; beyond it the
 /// test fails.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(240);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The Debian packages that these tests need, and what for.
-pub(crate) const PACKAGES: [(&str, &str); 17] = [
+pub(crate) const PACKAGES: [(&str, &str); 19] = [
     ("bash", "shells and job control"),
     ("bubblewrap", "a sandbox inside a session of profile nested"),
     ("chromium", "a program that brings its own sandbox, in profile nested"),
@@ -22,11 +23,13 @@ pub(crate) const PACKAGES: [(&str, &str); 17] = [
     ("gcc", "compilers"),
     ("git", "repositories in granted folders"),
     ("groff-base", "reading the manual pages"),
+    ("hostname", "asking a session for its name"),
     ("less", "a program that needs a terminal"),
     ("make", "parallel builds"),
     ("nodejs", "threads, sockets, children and file watching of Node"),
     ("npm", "packages of Node"),
     ("openjdk-17-jdk-headless", "the Java compiler and its machine"),
+    ("procps", "asking a session for its processes"),
     ("python3", "processes, threads and databases of Python"),
     ("python3-venv", "virtual environments and pip"),
     ("tar", "many files"),
@@ -151,7 +154,7 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_mins(1);
     while !so() {
         assert!(Instant::now() < end, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
@@ -188,6 +191,27 @@ impl Process {
         &self.name
     }
 
+    /// What the kernel has to say about it: a file of its folder in `/proc`, as text.
+    pub(crate) fn file(&self, name: &str) -> String {
+        let bytes = std::fs::read(format!("/proc/{}/{name}", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Which namespace of a kind it is in.
+    pub(crate) fn namespace(&self, kind: &str) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/{}/ns/{kind}", self.pid)).ok()
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&self) {
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(
+            pid.expect("a process has an id"),
+            rustix::process::Signal::KILL,
+        )
+        .expect("it runs");
+    }
+
     /// Whether it still exists, if only as a zombie.
     pub(crate) fn exists(&self) -> bool {
         Self::look(self.pid).is_some_and(|now| now.started == self.started)
@@ -210,6 +234,16 @@ pub(crate) fn descendants(pid: u32) -> Vec<Process> {
         }
     }
     found
+}
+
+/// Every process of the host that executes a file.
+pub(crate) fn processes_of(program: &Path) -> Vec<Process> {
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();
+    let same = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path().join("exe")).is_ok_and(|link| link == program)
+    };
+    let pids = entries.filter(same).filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Process::look).collect()
 }
 
 /// Everything below a folder, by relative path.
@@ -265,6 +299,12 @@ fn find(folder: &Path, name: &str, depth: u32, found: &mut Vec<String>) {
             find(&entry.path(), name, depth - 1, found);
         }
     }
+}
+
+/// Numbers, each followed by `end`.
+#[must_use]
+pub(crate) fn lines(numbers: RangeInclusive<u32>, end: &str) -> String {
+    numbers.fold(String::new(), |text, number| text + &number.to_string() + end)
 }
 
 /// The user and group that own a file.

@@ -33,6 +33,10 @@ impl BoundSockets {
     /// Whether a socket of the session's network is bound to this file. The kernel tells the low
     /// 32 bits of the inode and the device as it is encoded in memory.
     pub(crate) fn include(&self, device: u64, inode: u64) -> Result<bool, Errno> {
+        if inode > u64::from(u32::MAX) {
+            // The kernel tells only the low half: nothing proves that it is this file.
+            return Ok(false);
+        }
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         send(&*socket, &request(), SendFlags::empty())?;
         let mut found = false;

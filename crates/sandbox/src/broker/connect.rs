@@ -9,6 +9,7 @@ use cowork_sys::Errno;
 use cowork_sys::memory::read_process;
 use cowork_sys::net::connect_raw;
 use cowork_sys::seccomp::{Answer, Notification, still_waits};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::net::AddressFamily;
@@ -16,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Longest address of any family (`sizeof(struct sockaddr_storage)`).
 const MAX_ADDRESS: usize = 128;
@@ -53,11 +55,56 @@ fn connect(broker: &Broker, call: &Notification) -> Result<(), Errno> {
     }
     let family = rustix::net::sockopt::socket_domain(&socket)?;
     match unix_path(family, address) {
-        None => connect_raw(socket.as_fd(), address),
+        None => patiently(broker, call.id, &socket, address),
         Some(path) => {
             let target = caller.resolve(Path::new(OsStr::from_bytes(path)))?;
             authorise(broker, &target)?;
-            connect_raw(socket.as_fd(), &through(&target))
+            patiently(broker, call.id, &socket, &through(&target))
+        }
+    }
+}
+
+/// Connects, waiting as long as the socket would wait itself, but no longer than its caller does:
+/// a caller that dies leaves nothing behind that waits.
+fn patiently(broker: &Broker, id: u64, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
+    /// How often a caller is looked after.
+    const SLICE: Duration = Duration::from_millis(50);
+    let flags = rustix::fs::fcntl_getfl(socket)?;
+    if flags.contains(OFlags::NONBLOCK) {
+        return connect_raw(socket.as_fd(), address);
+    }
+    let mut pause = Duration::from_micros(200);
+    loop {
+        rustix::fs::fcntl_setfl(socket, flags | OFlags::NONBLOCK)?;
+        let connected = connect_raw(socket.as_fd(), address);
+        rustix::fs::fcntl_setfl(socket, flags)?;
+        match connected {
+            // The queue of a UNIX socket is full: there is nothing to wait on but time.
+            Err(Errno::AGAIN) => std::thread::sleep(pause),
+            Err(Errno::INPROGRESS) => {
+                return finish(broker, id, socket, SLICE);
+            }
+            result => return result,
+        }
+        pause = (pause * 2).min(SLICE);
+        if !still_waits(broker.listener.as_fd(), id) {
+            return Err(Errno::SRCH);
+        }
+    }
+}
+
+/// Waits for a connection that is under way.
+fn finish(broker: &Broker, id: u64, socket: &OwnedFd, slice: Duration) -> Result<(), Errno> {
+    let slice = rustix::event::Timespec::try_from(slice).ok();
+    loop {
+        let mut watched = [PollFd::new(socket, PollFlags::OUT)];
+        match poll(&mut watched, slice.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return rustix::net::sockopt::socket_error(socket)?,
+            Err(errno) => return Err(errno),
+        }
+        if !still_waits(broker.listener.as_fd(), id) {
+            return Err(Errno::SRCH);
         }
     }
 }

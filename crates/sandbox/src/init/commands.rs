@@ -135,6 +135,7 @@ impl Commands {
             stdio,
             folder: folder.as_fd(),
             terminal,
+            umask: execute.umask.0,
         };
         let pid = match spawn(&wanted, &mut self.stack) {
             Err(SpawnError { stage: Stage::Execute, errno: Errno::NOEXEC }) => {
@@ -203,6 +204,7 @@ fn spawn_script(wanted: &Command<'_>, stack: &mut Stack) -> Result<i32, SpawnErr
         stdio: wanted.stdio,
         folder: wanted.folder,
         terminal: wanted.terminal,
+        umask: wanted.umask,
     };
     spawn(&shell, stack)
 }

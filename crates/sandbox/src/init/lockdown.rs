@@ -23,7 +23,6 @@ pub(crate) struct Locked {
 /// Applies every layer to this process, for good.
 pub(crate) fn lock_down(begin: &Begin) -> Result<Locked, Failed> {
     set_limits(begin)?;
-    prefer_to_die();
     let guard = instructions(&begin.guard)?;
     let door = instructions(&begin.door)?;
     let landlock_abi = raise_walls(&begin.walls)?;
@@ -46,6 +45,9 @@ fn set_limits(begin: &Begin) -> Result<(), Failed> {
     };
     set(Resource::Core, 0)?;
     set(Resource::Nproc, u64::from(begin.processes))?;
+    // What the caller may do beyond others is not handed on.
+    set(Resource::Rtprio, 0)?;
+    set(Resource::Nice, 0)?;
     // A program may raise its own soft limit of open files up to the hard one; most expect a low
     // soft limit, because some close every descriptor up to it.
     let files = u64::from(begin.open_files);
@@ -56,12 +58,6 @@ fn set_limits(begin: &Begin) -> Result<(), Failed> {
         Some(bytes) => set(Resource::Data, bytes),
         None => Ok(()),
     }
-}
-
-/// When the host runs out of memory its kernel takes a session before anything of the user's.
-fn prefer_to_die() {
-    // Only lowering needs a privilege; where even raising is refused nothing is lost.
-    drop(std::fs::write("/proc/self/oom_score_adj", "500"));
 }
 
 fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, Failed> {

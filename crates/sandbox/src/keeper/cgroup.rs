@@ -129,8 +129,10 @@ impl Cgroups {
         self.unified.is_some()
     }
 
-    /// Removes groups that a keeper left behind which no longer runs.
-    pub(crate) fn sweep(&self) {
+    /// Removes groups that a keeper left behind which no longer runs. Returns how many could not
+    /// be removed, because a process of theirs is still ending.
+    pub(crate) fn sweep(&self) -> usize {
+        let mut left = 0;
         let unified = self.unified.iter().map(|unified| &unified.folder);
         for parent in unified.chain(self.legacy.iter().map(|(_, folder)| folder)) {
             let Ok(names) = child_folders(parent.as_fd()) else { continue };
@@ -142,10 +144,21 @@ impl Cgroups {
                         remove(folder.as_fd(), "s", Patience::None);
                     }
                     remove(parent.as_fd(), &name, Patience::None);
+                    left += usize::from(open_child(parent.as_fd(), &name).is_ok());
                 }
             }
         }
+        left
     }
+}
+
+/// Whether a group limits what is in it.
+fn is_limited(path: &Path) -> bool {
+    let Ok(folder) = open_folder(path) else { return true };
+    ["memory.max", "memory.high", "pids.max", "cpu.max"].iter().any(|name| {
+        let value = read_at(folder.as_fd(), name);
+        value.is_ok_and(|value| !value.starts_with("max"))
+    })
 }
 
 /// Marks the groups of sessions; the rest of the name is the keeper and the session.
@@ -188,7 +201,8 @@ impl Unified {
                 }
                 plain = plain.or(Some(found));
             }
-            if folder == mount.point || !folder.pop() {
+            // A session must not escape a limit that its caller is under.
+            if folder == mount.point || is_limited(&folder) || !folder.pop() {
                 return plain;
             }
         }
@@ -262,6 +276,9 @@ impl Unified {
             }
         }
         mkdirat(&outer, "s", Mode::from_raw_mode(0o755))?;
+        // Where the group belongs to the session's own user, it could make groups below that
+        // nobody removes. Older kernels lack the file.
+        cowork_sys::ignore(write_at(outer.as_fd(), "cgroup.max.descendants", "1"));
         let inner = open_child(outer.as_fd(), "s")?;
         Ok(UnifiedGroup { parent: Rc::clone(&self.folder), inner, controllers })
     }
@@ -277,7 +294,15 @@ fn make_legacy(
     let folder = open_child(parent, name)?;
     let set = match controller {
         Controller::Memory => {
-            write_at(folder.as_fd(), "memory.limit_in_bytes", &limits.memory.value.to_string())
+            let bytes = limits.memory.value.to_string();
+            let memory = write_at(folder.as_fd(), "memory.limit_in_bytes", &bytes);
+            // Memory and swap together, where the kernel accounts for swap.
+            memory.and_then(|()| {
+                match write_at(folder.as_fd(), "memory.memsw.limit_in_bytes", &bytes) {
+                    Ok(()) | Err(Errno::NOENT) => Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            })
         }
         Controller::Pids => {
             write_at(folder.as_fd(), "pids.max", &limits.processes.value.to_string())
@@ -328,8 +353,10 @@ impl Group {
 
     /// Stops every process where it is, or thaws them. `None` when there is no group to do it.
     pub(crate) fn freeze(&self, frozen: Frozen) -> Option<Result<(), Errno>> {
-        /// Longest wait for processes that are in the middle of a system call.
-        const PATIENCE: Duration = Duration::from_secs(5);
+        /// Longest wait for processes that are in the middle of a system call. One that waits for
+        /// an answer of the broker cannot be frozen at all.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        const PAUSE: Duration = Duration::from_micros(50);
         let group = self.unified.as_ref()?;
         let (value, wanted) = match frozen {
             Frozen::Yes => ("1", "frozen 1"),
@@ -345,8 +372,12 @@ impl Group {
         loop {
             match read_at(group.inner.as_fd(), "cgroup.events") {
                 Ok(events) if events.lines().any(|line| line == wanted) => return Some(Ok(())),
-                Ok(_) if Instant::now() < deadline => std::thread::yield_now(),
-                Ok(_) => return Some(Err(Errno::TIMEDOUT)),
+                Ok(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                // Half frozen is not frozen: everything goes on, and the caller is told.
+                Ok(_) => {
+                    cowork_sys::ignore(write_at(group.inner.as_fd(), "cgroup.freeze", "0"));
+                    return Some(Err(Errno::TIMEDOUT));
+                }
                 Err(errno) => return Some(Err(errno)),
             }
         }

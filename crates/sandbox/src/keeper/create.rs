@@ -71,7 +71,7 @@ impl Maker<'_> {
         let home = self.prepare_home(plan, kuid)?;
         let hub = Hub::make(plan).map_err(unable)?;
         let group = self.cgroups.make(&plan.id, &plan.limits);
-        let limits = limits::states(&plan.limits, &group);
+        let limits = limits::states(plan, &group);
         limits::check(&plan.limits, &limits)?;
         let (control, their_control) = Channel::pair().map_err(unable_errno)?;
         let (commands, their_commands) = Channel::pair().map_err(unable_errno)?;
@@ -111,6 +111,7 @@ impl Maker<'_> {
             control,
             commands: commands.into(),
             standing,
+            profile: plan.profile,
             ids: pool,
             hub: hub.into_folder(),
             group,
@@ -128,8 +129,9 @@ impl Maker<'_> {
         self.grounds.enter(Ground::Hub).map_err(unable)?;
         map_ids(&session).map_err(unable)?;
         let begin = begin(plan, &session, self.filters)?;
-        session.control.send(b"go", &[]).map_err(unable_errno)?;
-        session.control.send(&cowork_api::encode(&begin), &[]).map_err(unable_errno)?;
+        // A first process that failed already has said why; that is read next.
+        cowork_sys::ignore(session.control.send(b"go", &[]));
+        cowork_sys::ignore(session.control.send(&cowork_api::encode(&begin), &[]));
         Ok(session)
     }
 
@@ -281,10 +283,17 @@ impl Drop for HubFolder {
 }
 
 fn remove_hub(path: &str) {
-    // What is attached below goes with it; in the session, which is dead, it goes as well. The
-    // folders of grants lie in the hub's own file system, beneath the mount just removed.
-    cowork_sys::ignore(rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH));
-    cowork_sys::ignore(std::fs::remove_dir_all(path));
+    // What is attached below goes with it; in the session, which is dead, it goes as well. If it
+    // cannot be unmounted it stays: nothing below it is ours to touch.
+    if rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).is_err() {
+        return;
+    }
+    // Mount points lie in the hub's own file system, beneath the mount just removed, and are
+    // empty. Only empty folders are removed: this must never reach a file.
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        cowork_sys::ignore(rustix::fs::rmdir(entry.path()));
+    }
+    cowork_sys::ignore(rustix::fs::rmdir(path));
 }
 
 fn map_ids(session: &Session) -> Result<(), Failed> {
@@ -352,15 +361,23 @@ fn next_packet(
     session: &mut Session,
     deadline: Instant,
 ) -> Result<crate::channel::Packet, Failure> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    let left = rustix::event::Timespec::try_from(left).ok();
-    let mut ready = [PollFd::new(&session.control, PollFlags::IN)];
-    match poll(&mut ready, left.as_ref()) {
-        Ok(0) => return Err(lost("it was not ready in time")),
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(errno) => return Err(unable_errno(errno)),
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = rustix::event::Timespec::try_from(left).ok();
+        let mut ready = [PollFd::new(&session.control, PollFlags::IN)];
+        match poll(&mut ready, left.as_ref()) {
+            Ok(0) => return Err(lost("it was not ready in time")),
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(unable_errno(errno)),
+        }
     }
-    match session.control.receive(Peer::Hostile) {
+    // A peer that ended without reading everything is reported once, before what it said.
+    let received = match session.control.receive(Peer::Hostile) {
+        Err(Errno::CONNRESET) => session.control.receive(Peer::Hostile),
+        received => received,
+    };
+    match received {
         Ok(Some(packet)) => Ok(packet),
         Ok(None) => Err(lost("its first process ended")),
         Err(errno) => Err(unable_errno(errno)),

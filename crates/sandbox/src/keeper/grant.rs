@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A granted folder that is ready to be attached.
 #[derive(Debug)]
@@ -165,8 +165,9 @@ pub(crate) fn revoke(session: &mut Session, name: &str) -> Result<Revoked, Failu
     }
     let point = session.hub_path().join(name);
     let was_frozen = session.frozen;
-    let freezing = session.set_frozen(Frozen::Yes);
-    freezing.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+    // Standing still makes it quick, not sure: what is sure is the kernel's answer to unmount. A
+    // session that cannot be frozen loses the folder all the same.
+    cowork_sys::ignore(session.set_frozen(Frozen::Yes));
     let revoked = take_away(session, &point);
     if was_frozen == Frozen::No {
         // Whatever came of it, the session goes on: a thaw that fails is reported by the next
@@ -184,11 +185,20 @@ fn take_away(session: &Session, point: &Path) -> Result<Revoked, Failed> {
     /// them, which takes it a moment.
     const TRIES: u32 = 200;
     const PAUSE: Duration = Duration::from_micros(250);
+    /// After this the session is ended: other sessions wait for the keeper meanwhile.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let deadline = Instant::now() + PATIENCE;
     let named = || format!("unmount {}", point.display());
     let origin = Origin::at(point);
     let certainty = if has_locked_submounts(point) { Certainty::Scan } else { Certainty::Kernel };
     let mut killed = Vec::new();
-    for _ in 0..TRIES {
+    // A copy of the mount made in a namespace inside, or held as a descriptor of one, is neither
+    // taken away with it nor busy: there only the end of the session is sure.
+    let tries = if session.is_nested() { 0 } else { TRIES };
+    for _ in 0..tries {
+        if Instant::now() > deadline {
+            break;
+        }
         if certainty == Certainty::Kernel {
             match unmount(point, UnmountFlags::NOFOLLOW) {
                 Ok(()) => return Ok(Revoked { killed, certainty }),

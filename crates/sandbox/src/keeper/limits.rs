@@ -2,11 +2,12 @@
 
 use crate::keeper::cgroup::{Controller, Group};
 use cowork_api::keeper::{Failure, FailureCode, LimitKind, LimitState, Strength};
-use cowork_api::plan::{Demand, Limits};
+use cowork_api::plan::{Demand, Limits, Profile, SessionPlan};
 use cowork_policy::{Bytes, Cpus, Span};
 
 /// The state of every limit, given the groups that were made.
-pub(crate) fn states(limits: &Limits, group: &Group) -> Vec<LimitState> {
+pub(crate) fn states(plan: &SessionPlan, group: &Group) -> Vec<LimitState> {
+    let limits = &plan.limits;
     let mut states = Vec::new();
     let mut note = |limit, value: String, strength, means: &str| {
         states.push(LimitState { limit, strength, value, means: means.to_owned() });
@@ -25,12 +26,9 @@ pub(crate) fn states(limits: &Limits, group: &Group) -> Vec<LimitState> {
     let memory = format!("{:#}", Bytes::new(limits.memory.value));
     match group.limits(Controller::Memory) {
         Some(means) => note(LimitKind::Memory, memory, Strength::Enforced, means),
-        None => note(
-            LimitKind::Memory,
-            memory,
-            Strength::BestEffort,
-            "RLIMIT_DATA of each process, and first in line for the kernel's OOM killer",
-        ),
+        None => {
+            note(LimitKind::Memory, memory, Strength::BestEffort, "RLIMIT_DATA of each process")
+        }
     }
     let cpus = Cpus::from_millis(limits.cpus.value).map_or("?".into(), |cpus| cpus.to_string());
     match group.limits(Controller::Cpu) {
@@ -43,12 +41,16 @@ pub(crate) fn states(limits: &Limits, group: &Group) -> Vec<LimitState> {
         Strength::Enforced,
         "RLIMIT_NOFILE of each process",
     );
-    note(
-        LimitKind::Scratch,
-        format!("{:#}", Bytes::new(limits.scratch.value)),
-        Strength::Enforced,
-        "size of the session's file system in memory",
-    );
+    let scratch = format!("{:#}", Bytes::new(limits.scratch.value));
+    // In `nested` a session can mount further file systems in memory; only a limit on memory
+    // bounds those.
+    if plan.profile == Profile::Nested && group.limits(Controller::Memory).is_none() {
+        let means = "size of the session's file system in memory, but it can mount others";
+        note(LimitKind::Scratch, scratch, Strength::BestEffort, means);
+    } else {
+        let means = "size of the session's file system in memory";
+        note(LimitKind::Scratch, scratch, Strength::Enforced, means);
+    }
     if let Some(wall) = limits.wall {
         let wall = Span::from_millis(wall).to_string();
         note(LimitKind::Wall, wall, Strength::Enforced, "the keeper ends the session");

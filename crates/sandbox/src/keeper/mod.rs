@@ -26,5 +26,13 @@ pub(crate) use session::{BrokerState, Session};
 /// Removes what keepers left behind that were killed: empty cgroups. Everything else of theirs, the
 /// kernel has already taken away.
 pub fn sweep() {
-    cgroup::Cgroups::find().sweep();
+    /// Longest wait for processes that are still ending.
+    const TRIES: u32 = 400;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
+    for _ in 0..TRIES {
+        if cgroup::Cgroups::find().sweep() == 0 {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }

@@ -17,7 +17,9 @@ use cowork_sys::process::SingleThreaded;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{
+    PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid,
+};
 use std::path::Path;
 use std::time::Instant;
 
@@ -64,6 +66,9 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
     let proof = SingleThreaded::observe().map_err(KeeperError::Threads)?;
     // A signal from the user's terminal is for the client, which decides what it means.
     cowork_sys::ignore(rustix::process::setsid());
+    // The caller's mask is for the caller's files; the command gets it back.
+    rustix::process::umask(Mode::empty());
+    raise_open_files();
     let own_program =
         rustix::fs::open("/proc/self/exe", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .step(|| "open the keeper's own program".into())?;
@@ -96,6 +101,13 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
     };
     keeper.serve()?;
     Ok(())
+}
+
+/// A keeper holds a dozen descriptors per session; it uses all that it may have.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    cowork_sys::ignore(setrlimit(Resource::Nofile, most));
 }
 
 /// Holds a program on a read-only mount of its own: what sessions execute as PID 1 cannot be
@@ -153,7 +165,7 @@ impl Keeper {
                     what.push(Ready::BrokerDied(index));
                     watched.push(PollFd::new(process, PollFlags::IN));
                 }
-                (None, Some(listener)) if session.broker.starts < MAX_BROKER_STARTS => {
+                (None, Some(listener)) => {
                     what.push(Ready::BrokerNeeded(index));
                     watched.push(PollFd::new(listener, PollFlags::IN));
                 }
@@ -322,10 +334,14 @@ impl Keeper {
     fn start_broker(&mut self, index: usize) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let user = session.ids.as_ref().map(|ids| ids.id);
+        if session.broker.starts >= MAX_BROKER_STARTS {
+            // With nobody listening the kernel refuses the calls instead of letting them wait.
+            session.broker.listener = None;
+            return;
+        }
         let started = session.broker.start(&self.proof, self.own_program.as_fd(), user);
         if started.is_err() {
-            // Counted as a start, so that a host that cannot start one is not asked for ever:
-            // without a broker the calls that need it fail closed.
+            // Counted as a start, so that a host that cannot start one is not asked for ever.
             session.broker.starts += 1;
         }
     }

@@ -8,7 +8,8 @@ use crate::keeper::tree;
 use crate::kernel::{Failed, Step};
 use cowork_api::Text;
 use cowork_api::keeper::{Enforced, LimitState, Status};
-use cowork_sys::identity::hand_over;
+use cowork_api::plan::Profile;
+use cowork_sys::identity::{ASIDE, hand_over};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, execute, fork, leave};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
@@ -26,6 +27,7 @@ pub(crate) struct Session {
     /// The client's end of the command socket, kept for the next client.
     pub(crate) commands: OwnedFd,
     pub(crate) standing: Standing,
+    pub(crate) profile: Profile,
     pub(crate) broker: BrokerState,
     pub(crate) hub: HubFolder,
     pub(crate) group: Group,
@@ -60,10 +62,15 @@ impl Session {
         }
     }
 
+    /// Whether namespaces can be made in it, in which copies of its mounts live on.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.profile == Profile::Nested
+    }
+
     /// Stops every process of the session where it is, or lets them go on. Init goes on where
     /// there is no cgroup: it only answers.
     pub(crate) fn set_frozen(&mut self, frozen: Frozen) -> Result<(), Failed> {
-        if self.frozen == frozen {
+        if (self.frozen, frozen) == (Frozen::Yes, Frozen::Yes) {
             return Ok(());
         }
         match self.group.freeze(frozen) {
@@ -157,6 +164,8 @@ fn become_broker(
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     }
+    cowork_sys::identity::empty_bounding_set()?;
+    rustix::thread::set_no_new_privs(true)?;
     let needed = CapabilitySet::SYS_PTRACE;
     let sets = CapabilitySets { effective: needed, permitted: needed, inheritable: needed };
     rustix::thread::set_capabilities(None, sets)?;
@@ -165,7 +174,7 @@ fn become_broker(
     let empty = rustix::fs::memfd_create(c"empty", rustix::fs::MemfdFlags::CLOEXEC)?;
     let null = empty.as_fd();
     // Handing over puts other files at low numbers: the program must not lie there.
-    let program = rustix::io::fcntl_dupfd_cloexec(program, 200)?;
+    let program = rustix::io::fcntl_dupfd_cloexec(program, ASIDE)?;
     hand_over(&[null, null, null, listener, in_flight, diagnostics])?;
     let number = std::ffi::CString::new(scratch.to_string()).unwrap_or_default();
     execute(program.as_fd(), &[c"cowork-broker".into(), number], &[])

@@ -15,7 +15,7 @@ use crate::kernel::{
 use cowork_api::guest::Began;
 use cowork_api::plan::{Access, OwnStep, Profile, SessionPlan};
 use cowork_sys::Errno;
-use cowork_sys::identity::{empty_bounding_set, hand_over, join_new_session_keyring};
+use cowork_sys::identity::{ASIDE, empty_bounding_set, hand_over, join_new_session_keyring};
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, RDONLY};
 use cowork_sys::process::{Leave, SingleThreaded, execute, leave, unshare};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -68,6 +68,9 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
         // It died before this process asked to die with it.
         leave(1);
     }
+    // When the host runs out of memory its kernel takes a session before anything of the user's.
+    std::fs::write("/proc/self/oom_score_adj", "500")
+        .step(|| "put the session first in line when memory runs out".into())?;
     for entrance in &cradled.entrances {
         rustix::io::write(entrance, b"0").step(|| "enter the session's cgroup".into())?;
     }
@@ -96,7 +99,7 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
         .step(|| "report the placed mounts".into())?;
     drop(diagnostics);
     become_root(&root)?;
-    forbid_user_namespaces(cradled.plan.profile)?;
+    limit_namespaces(cradled.plan.profile)?;
     give_up(cradled)
 }
 
@@ -263,12 +266,18 @@ impl Builder<'_> {
     }
 }
 
-/// In the strict profile no user namespace can be made inside, whatever a filter may overlook.
-fn forbid_user_namespaces(profile: Profile) -> Result<(), Failed> {
+/// In the strict profile no user namespace can be made inside, whatever a filter may overlook. In
+/// `nested` their number is bounded: they count against the user's own.
+fn limit_namespaces(profile: Profile) -> Result<(), Failed> {
+    let limit = |kind: &str, most: &str| {
+        std::fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), most)
+            .step(|| format!("limit {kind} namespaces inside"))
+    };
     match profile {
-        Profile::Strict => std::fs::write("/proc/sys/user/max_user_namespaces", "0")
-            .step(|| "forbid user namespaces inside".into()),
-        Profile::Nested => Ok(()),
+        Profile::Strict => limit("user", "0"),
+        Profile::Nested => ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"]
+            .iter()
+            .try_for_each(|kind| limit(kind, "256")),
     }
 }
 
@@ -291,7 +300,7 @@ fn give_up(cradled: &Cradled<'_>) -> Result<Infallible, Failed> {
         cradled.commands.as_fd(),
     ];
     // Handing over puts other files at low numbers: the program must not lie there.
-    let init = rustix::io::fcntl_dupfd_cloexec(cradled.init, 200).step(named)?;
+    let init = rustix::io::fcntl_dupfd_cloexec(cradled.init, ASIDE).step(named)?;
     // The order of these handles is what `init::main` expects.
     hand_over(&handles).step(|| "hand over the sockets of init".into())?;
     execute(init.as_fd(), &[c"cowork-init".into()], &[])

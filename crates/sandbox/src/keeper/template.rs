@@ -22,7 +22,11 @@ const MAX_COPY: u64 = 256 * 1024;
 
 /// The templates that a keeper has built.
 #[derive(Debug, Default)]
-pub(crate) struct Templates(Vec<Vec<RootStep>>);
+pub(crate) struct Templates {
+    built: Vec<(usize, Vec<RootStep>)>,
+    /// How many were begun: a place is never used twice, whatever came of the first try.
+    begun: usize,
+}
 
 /// What a step needs from the host view.
 enum Source {
@@ -43,17 +47,15 @@ impl Templates {
         grounds: &mut Grounds,
         steps: &[RootStep],
     ) -> Result<String, Failed> {
-        let number = if let Some(number) = self.0.iter().position(|known| known == steps) {
-            number
-        } else {
-            let number = self.0.len();
-            let sources = grounds.within(Ground::HostView, || {
-                steps.iter().map(gather).collect::<Result<Vec<_>, _>>()
-            })?;
-            grounds.within(Ground::Cradle, || build(&path(number), steps, sources))?;
-            self.0.push(steps.to_vec());
-            number
-        };
+        if let Some((number, _)) = self.built.iter().find(|(_, known)| known == steps) {
+            return Ok(path(*number));
+        }
+        let number = self.begun;
+        self.begun += 1;
+        let sources = grounds
+            .within(Ground::HostView, || steps.iter().map(gather).collect::<Result<Vec<_>, _>>())?;
+        grounds.within(Ground::Cradle, || build(&path(number), steps, sources))?;
+        self.built.push((number, steps.to_vec()));
         Ok(path(number))
     }
 }

@@ -1,0 +1,447 @@
+//! What is left when anybody is killed at any moment: nothing.
+//!
+//! A scenario adopts every orphan of its own, so that whatever it started and is still there is
+//! found among its descendants.
+
+use crate::bench::{
+    Bench, Room, arguments_of, as_everybody_apart, as_root, descendants, event, eventually, grant,
+    grant_of, is_ready, new_plan, state_of,
+};
+use cowork_api::guest::ToInit;
+use cowork_api::keeper::{EndReason, Message};
+use cowork_api::plan::{Access, SessionPlan};
+use cowork_sandbox::channel::{Channel, Peer};
+use cowork_sandbox::client::Keeper;
+use cowork_sys::Errno;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::SendFlags;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Moments at which somebody is killed, in steps of 100 µs.
+const MOMENTS: u64 = 64;
+
+fn kill(pid: i32) {
+    let pid = Pid::from_raw(pid).expect("a process");
+    // One that is gone already needs no signal.
+    cowork_sys::ignore(kill_process(pid, Signal::KILL));
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).expect("it is small")
+}
+
+/// Makes this process the one that adopts orphans of its own.
+fn adopt_orphans() {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("it can");
+}
+
+fn bury() {
+    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+}
+
+/// Nothing that this scenario started is still there.
+#[track_caller]
+fn assert_nobody_left(what: &str) {
+    let gone = eventually(|| {
+        bury();
+        descendants(own_pid()).is_empty()
+    });
+    let left: Vec<_> = descendants(own_pid())
+        .into_iter()
+        .map(|pid| (pid, state_of(pid), waits_in(pid), arguments_of(pid)))
+        .collect();
+    for (pid, ..) in &left {
+        kill(*pid);
+    }
+    assert!(gone, "{what}: still there: {left:?}");
+}
+
+/// Where in the kernel a process waits, for a report.
+fn waits_in(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
+}
+
+/// The mounts of this process's namespace.
+fn mounts() -> BTreeSet<String> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn assert_same_mounts(before: &BTreeSet<String>) {
+    assert_eq!(mounts(), *before);
+}
+
+/// Empty groups of this person's sessions, in every hierarchy, whose keeper does not run any more.
+/// One with a process inside is the matter of whoever left the process.
+fn abandoned_groups() -> Vec<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
+    let mut found = Vec::new();
+    for line in mounts.lines().filter(|line| line.contains(" - cgroup")) {
+        let point = line.split(' ').nth(4).expect("a mount has a place");
+        look_for_groups(Path::new(point), 6, &mut found);
+    }
+    found
+}
+
+fn look_for_groups(folder: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let keeper =
+            name.strip_prefix("cowork-").and_then(|rest| rest.split('.').next()?.parse().ok());
+        match keeper {
+            Some(keeper) if state_of(keeper).is_none() && is_own_and_empty(&entry.path()) => {
+                found.push(entry.path());
+            }
+            Some(_) => {}
+            None if depth > 0 => look_for_groups(&entry.path(), depth - 1, found),
+            None => {}
+        }
+    }
+}
+
+fn is_own_and_empty(group: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let inside = [group.join("cgroup.procs"), group.join("s/cgroup.procs")];
+    let empty = inside
+        .iter()
+        .all(|file| std::fs::read(file).is_ok_and(|text| text.is_empty()) || !file.is_file());
+    std::fs::metadata(group).is_ok_and(|metadata| metadata.uid() == own) && empty
+}
+
+/// After one more keeper came and went no group is left whose keeper is gone.
+#[track_caller]
+fn assert_no_groups_left(bench: &Bench) {
+    drop(bench.keeper());
+    // Groups of keepers that others have just killed are not ours to judge at this moment.
+    let left = || {
+        drop(bench.keeper());
+        abandoned_groups()
+    };
+    assert!(eventually(|| left().is_empty()), "groups were left: {:?}", left());
+}
+
+/// A keeper whose process and socket are apart, so that either can be killed.
+struct Apart {
+    child: Child,
+    channel: Channel,
+}
+
+fn start_apart(bench: &Bench) -> Apart {
+    let (channel, there) = Channel::pair().expect("there are descriptors");
+    let child = Command::new(bench.programs.join("cowork-keeper"))
+        .env_clear()
+        .stdin(Stdio::from(OwnedFd::from(there)))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the keeper starts");
+    Apart { child, channel }
+}
+
+fn ask_for_session(channel: &Channel, plan: SessionPlan) {
+    use cowork_api::keeper::{Call, Request};
+    let call = Call { number: 1, request: Request::Create(Box::new(plan)) };
+    // A keeper that is already dead hears nothing.
+    cowork_sys::ignore(channel.send(&cowork_api::encode(&call), &[]));
+}
+
+/// A plan with a grant: as root, that needs one more process while it is made.
+fn plan_with_grant(folder: &Path) -> SessionPlan {
+    let mut plan = new_plan();
+    plan.grants.push(grant_of(folder, "project", Access::Write));
+    plan
+}
+
+/// Waits without giving the processor away: sleeping is too coarse for these moments.
+fn pass(time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_keeper_killed_at_any_moment_of_a_creation_leaves_nothing() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let before = mounts();
+        let folder = bench.folder("project");
+        for moment in 0..MOMENTS {
+            let mut keeper = start_apart(bench);
+            ask_for_session(&keeper.channel, plan_with_grant(folder.path()));
+            pass(Duration::from_micros(moment * 100));
+            keeper.child.kill().expect("it is ours");
+            keeper.child.wait().expect("it is ours");
+            assert_no_usable_session(&mut keeper.channel);
+            assert_nobody_left(&format!("keeper killed after {} µs", moment * 100));
+        }
+        assert_same_mounts(&before);
+        assert_no_groups_left(bench);
+    });
+}
+
+/// Whatever the keeper answered before it died, no session can be used through it.
+fn assert_no_usable_session(channel: &mut Channel) {
+    // While anybody holds the keeper's end, there is nothing to read and no end either.
+    while is_ready(channel, Duration::from_secs(20)) {
+        let Ok(Some(packet)) = channel.receive(Peer::Trusted) else { return };
+        for handle in packet.handles {
+            let gone = eventually(|| !somebody_listens(&handle));
+            assert!(gone, "the session outlived its keeper");
+        }
+    }
+}
+
+/// The moment at which a process of the keeper exists and has done nothing yet.
+#[test]
+fn a_keeper_killed_just_after_each_birth_leaves_nothing() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let folder = bench.folder("project");
+        for birth in 0..120 {
+            let mut keeper = start_apart(bench);
+            ask_for_session(&keeper.channel, plan_with_grant(folder.path()));
+            let pid = keeper.child.id();
+            let children = format!("/proc/{pid}/task/{pid}/children");
+            let deadline = Instant::now() + Duration::from_secs(5);
+            // The carrier of an id map is the keeper's first child as root, the session the next.
+            let mut seen = BTreeSet::new();
+            while seen.len() <= birth % 2 && Instant::now() < deadline {
+                let now = std::fs::read_to_string(&children).unwrap_or_default();
+                seen.extend(now.split_whitespace().map(str::to_owned));
+                if bench.person == cowork_testbed::Person::User && !seen.is_empty() {
+                    break;
+                }
+            }
+            keeper.child.kill().expect("it is ours");
+            keeper.child.wait().expect("it is ours");
+            assert_nobody_left(&format!("keeper killed after birth {}", birth % 2 + 1));
+        }
+        assert_no_groups_left(bench);
+    });
+}
+
+#[test]
+fn a_client_killed_at_any_moment_leaves_nothing() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let before = mounts();
+        let folder = bench.folder("project");
+        for moment in 0..MOMENTS {
+            let mut client = Command::new(bench.programs.join("cowork"))
+                .args(["run", "--grant"])
+                .arg(folder.path())
+                .args(["--", "sleep", "1000"])
+                .current_dir(folder.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the client starts");
+            // The client itself takes a while to come to the point.
+            pass(Duration::from_micros(moment * 200));
+            client.kill().expect("it is ours");
+            client.wait().expect("it is ours");
+            assert_nobody_left(&format!("client killed after {} µs", moment * 200));
+        }
+        assert_same_mounts(&before);
+        assert_no_groups_left(bench);
+    });
+}
+
+#[test]
+fn a_client_killed_while_its_command_runs_leaves_nothing() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let before = mounts();
+        let folder = bench.folder("project");
+        let mut client = Command::new(bench.programs.join("cowork"))
+            .args(["run", "--grant"])
+            .arg(format!("{}:rw=project", folder.path().display()))
+            .args(["--", "sh", "-c", "touch mnt/project/started; setsid sleep 1000 & sleep 1000"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("the client starts");
+        assert!(eventually(|| folder.read("started").is_some()), "the command did not start");
+        client.kill().expect("it is ours");
+        client.wait().expect("it is ours");
+        assert_nobody_left("client killed while its command runs");
+        assert_same_mounts(&before);
+        assert_no_groups_left(bench);
+    });
+}
+
+#[test]
+fn an_init_killed_ends_the_session_and_is_reported() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let mut keeper = bench.keeper();
+        let folder = bench.folder("project");
+        for _ in 0..20 {
+            let room = Room::make(&mut keeper, new_plan());
+            kill(room.status.init);
+            let session = room.id();
+            let reason = EndReason::InitDied;
+            assert_eq!(event(&mut keeper), Message::SessionEnded { session, reason });
+        }
+        let mut room = Room::make(&mut keeper, new_plan());
+        let wanted = grant_of(folder.path(), "project", Access::Write);
+        grant(&mut keeper, &room, wanted).expect("it can be granted");
+        let at = room.granted("project");
+        let mut sleeper = room.start(&["/bin/sh", "-c", &format!("cd {at}; echo in; sleep 1000")]);
+        sleeper.expect("in");
+        kill(room.status.init);
+        assert_eq!(sleeper.rest(), "");
+        let session = room.id();
+        let reason = EndReason::InitDied;
+        assert_eq!(event(&mut keeper), Message::SessionEnded { session, reason });
+        let next = Room::make(&mut keeper, new_plan());
+        let wanted = grant_of(folder.path(), "project", Access::Write);
+        grant(&mut keeper, &next, wanted).expect("the keeper goes on");
+        drop(keeper);
+        assert_nobody_left("init killed");
+        assert_no_groups_left(bench);
+    });
+}
+
+#[test]
+fn an_init_killed_while_it_is_made_fails_the_creation_and_nothing_else() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let mut failed = 0;
+        for moment in 0..MOMENTS {
+            let mut keeper = start_apart(bench);
+            ask_for_session(&keeper.channel, new_plan());
+            let pid = keeper.child.id();
+            let children = format!("/proc/{pid}/task/{pid}/children");
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let mut victim = None;
+            while victim.is_none() && Instant::now() < deadline {
+                let now = std::fs::read_to_string(&children).unwrap_or_default();
+                victim = now.split_whitespace().last().and_then(|pid| pid.parse::<i32>().ok());
+            }
+            pass(Duration::from_micros(moment * 50));
+            kill(victim.expect("the keeper has a child"));
+            failed += u32::from(creation_failed(&mut keeper.channel));
+            drop(keeper.channel);
+            keeper.child.wait().expect("it is ours");
+            assert_nobody_left(&format!("init killed {} µs after its birth", moment * 50));
+        }
+        assert!(failed > 0, "no creation was interrupted: the moments are all too late");
+        assert_no_groups_left(bench);
+    });
+}
+
+/// Waits for the answer to the first call and says whether it is a failure; one that came too late
+/// to fail is followed by the session's end.
+fn creation_failed(channel: &mut Channel) -> bool {
+    let mut next = || {
+        assert!(is_ready(channel, crate::bench::A_WHILE), "the keeper is silent");
+        let packet = channel.receive(Peer::Trusted).expect("it speaks").expect("it lives");
+        cowork_api::decode::<Message>(&packet.bytes).expect("it is a message")
+    };
+    match next() {
+        Message::Answer { result: Err(_), .. } => true,
+        Message::Answer { result: Ok(_), .. } => {
+            let mut ended = next();
+            while matches!(ended, Message::BrokerRestarted { .. }) {
+                ended = next();
+            }
+            let died = matches!(ended, Message::SessionEnded { reason: EndReason::InitDied, .. });
+            assert!(died, "{ended:?}");
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_keeper_killed_takes_every_process_with_it() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let before = mounts();
+        let (keeper, mut room) = bench.room();
+        let script = "setsid sleep 1000 & (sleep 1000 & sleep 1000) & echo started; wait";
+        let mut family = room.start(&["/bin/sh", "-c", script]);
+        family.expect("started");
+        kill(i32::try_from(keeper.pid()).expect("it is small"));
+        assert_eq!(family.rest(), "");
+        let gone = eventually(|| !somebody_listens(&room.session));
+        assert!(gone, "the session's socket still works");
+        drop(keeper);
+        assert_nobody_left("keeper killed");
+        assert_same_mounts(&before);
+        assert_no_groups_left(bench);
+    });
+}
+
+/// Whether anybody still holds the other end of a command socket.
+fn somebody_listens(socket: &impl AsFd) -> bool {
+    let ping = cowork_api::encode(&ToInit::Ping { nonce: 3 });
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    !matches!(rustix::net::send(socket, &ping, flags), Err(Errno::PIPE | Errno::CONNRESET))
+}
+
+#[test]
+fn the_next_client_removes_groups_of_a_killed_keeper() {
+    as_root(|bench| {
+        adopt_orphans();
+        let (keeper, room) = bench.room();
+        let pid = keeper.pid();
+        let groups = || {
+            let mut found = Vec::new();
+            for entry in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+                find_named(&entry.path(), &format!("cowork-{pid}."), 6, &mut found);
+            }
+            found
+        };
+        assert!(!groups().is_empty(), "the session has no group: nothing is shown here");
+        kill(i32::try_from(pid).expect("it is small"));
+        drop(room);
+        // The client's own end sweeps.
+        drop(keeper);
+        assert!(eventually(|| groups().is_empty()), "groups were left: {:?}", groups());
+    });
+}
+
+fn find_named(folder: &Path, start: &str, depth: u32, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name().to_string_lossy().starts_with(start) {
+            found.push(entry.path());
+        } else if depth > 0 {
+            find_named(&entry.path(), start, depth - 1, found);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_ends_well_leaves_nothing() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let before = mounts();
+        let (keeper, mut room): (Keeper, Room) = bench.room();
+        let other = {
+            let mut keeper = bench.keeper();
+            let room = Room::make(&mut keeper, new_plan());
+            (keeper, room)
+        };
+        room.start(&["/bin/sleep", "1000"]);
+        drop(other);
+        drop(keeper);
+        // No waiting: when the client has dropped its keeper, nothing is left.
+        let left = descendants(own_pid());
+        assert!(left.is_empty(), "{left:?}");
+        drop(room);
+        assert_same_mounts(&before);
+        assert_no_groups_left(bench);
+    });
+}
