@@ -110,9 +110,12 @@ fn host_path(path: &Path) -> Result<HostPath, Failure> {
 
 /// Places whose grant would give away more than a project.
 struct Places {
+    /// The user's home, as it is named.
     home: Option<PathBuf>,
-    /// The folder that cowork keeps its own state in.
-    state: Option<PathBuf>,
+    /// The same, as named and as it really lies.
+    homes: Vec<PathBuf>,
+    /// The folder that cowork keeps its own state in, likewise.
+    states: Vec<PathBuf>,
 }
 
 impl Places {
@@ -123,7 +126,10 @@ impl Places {
         let state = state.map(PathBuf::from);
         let state = state.or_else(|| home.as_ref().map(|home| home.join(".local/state")));
         let state = state.map(|state| state.join("cowork"));
-        Self { home: home.map(|home| resolve(&home)), state: state.map(|state| resolve(&state)) }
+        let both = |path: Option<&PathBuf>| {
+            path.into_iter().flat_map(|path| [path.clone(), resolve(path)]).collect()
+        };
+        Self { homes: both(home.as_ref()), states: both(state.as_ref()), home }
     }
 
     fn check(&self, folder: &Folder) -> Result<(), Failure> {
@@ -143,20 +149,16 @@ impl Places {
                 "grant the folders that the work needs",
             ));
         }
-        let is = |place: &Option<PathBuf>| {
-            let opened = place.as_ref().and_then(|place| Folder::open(place).ok());
-            opened.is_some_and(|opened| opened.identity() == folder.identity())
-        };
-        if is(&self.home) {
+        let is_home = self.homes.iter().any(|home| {
+            Folder::open(home).is_ok_and(|home| home.identity() == folder.identity())
+        });
+        if is_home {
             return Err(Failure::input(
                 format!("`{}` is your home, with every key and password in it", path.display()),
                 "go to a folder inside it, or grant one with `--grant FOLDER`",
             ));
         }
-        let holds = |place: &Option<PathBuf>| {
-            place.as_ref().is_some_and(|place| place.starts_with(path) || path.starts_with(place))
-        };
-        if holds(&self.home) && !self.home.as_ref().is_some_and(|home| path.starts_with(home)) {
+        if self.homes.iter().any(|home| home.starts_with(path)) {
             return Err(Failure::input(
                 format!(
                     "`{}` contains your home, with every key and password in it",
@@ -165,7 +167,7 @@ impl Places {
                 "grant a folder inside it",
             ));
         }
-        if holds(&self.state) {
+        if self.states.iter().any(|state| state.starts_with(path) || path.starts_with(state)) {
             return Err(Failure::input(
                 format!("`{}` holds cowork's own state", path.display()),
                 "grant another folder: a session must not see or change the record of sessions",

@@ -412,7 +412,8 @@ struct RawTerminal {
 }
 
 impl RawTerminal {
-    /// If the command's output is not `shown` there, other programs' output is, and keeps its form.
+    /// If the command's output is not `shown` there, that of other programs may be, and keeps its
+    /// form.
     fn enter(terminal: BorrowedFd<'static>, shown: bool) -> Result<Self, Errno> {
         let before = tcgetattr(terminal)?;
         let mut raw = before.clone();

@@ -53,9 +53,9 @@ impl Streams {
         same && self.kinds[1] == Kind::Other && self.kinds[2] == Kind::Other
     }
 
-    /// Whether the command's output goes to a terminal.
+    /// Whether the command can draw on the terminal.
     pub(crate) fn shows(&self) -> bool {
-        self.kinds.into_iter().skip(1).any(|kind| kind == Kind::Terminal)
+        self.kinds[1] == Kind::Terminal
     }
 
     /// Whether the command can be typed to.

@@ -164,12 +164,15 @@ fn become_broker(
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     }
-    cowork_sys::identity::empty_bounding_set()?;
-    rustix::thread::set_no_new_privs(true)?;
+    // The exec leaves exactly the ambient set. What can be inherited must be set while the bounding
+    // set still allows it, and emptying that needs a capability of its own.
     let needed = CapabilitySet::SYS_PTRACE;
-    let sets = CapabilitySets { effective: needed, permitted: needed, inheritable: needed };
+    let now = needed | CapabilitySet::SETPCAP;
+    let sets = CapabilitySets { effective: now, permitted: now, inheritable: needed };
     rustix::thread::set_capabilities(None, sets)?;
     rustix::thread::configure_capability_in_ambient_set(needed, true)?;
+    cowork_sys::identity::empty_bounding_set()?;
+    rustix::thread::set_no_new_privs(true)?;
     // The hub has no devices: an empty memory file serves as the standard streams.
     let empty = rustix::fs::memfd_create(c"empty", rustix::fs::MemfdFlags::CLOEXEC)?;
     let null = empty.as_fd();

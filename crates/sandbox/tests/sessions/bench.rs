@@ -277,7 +277,7 @@ impl Room {
             environment: environment(&id, [], []),
             folder: self.home().into_bytes(),
             stdio: [Stdio::Passed(0), Stdio::Passed(1), Stdio::Passed(1)],
-            terminal: false,
+            ..Execute::default()
         }
     }
 

@@ -309,7 +309,7 @@ fn limits_hold(person: Person) {
         Person::Root => assert_eq!((strict.code, strict.text()), (said.code, said.text())),
         Person::User => {
             let expected = "cowork: the limit on memory cannot be enforced here (RLIMIT_DATA of \
-                            each process, and first in line for the kernel's OOM killer)\n  hint: \
+                            each process)\n  hint: \
                             accept what the host can do with `--best-effort`, or run where cgroups \
                             are delegated (see `cowork doctor`)\n";
             assert_eq!((strict.code, strict.err.as_str()), (125, expected));
