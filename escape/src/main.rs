@@ -1,1 +1,175 @@
-fn main() {}
+//! Attacks run against the built programs, as root and as an ordinary user, in every profile.
+//!
+//! Every attack runs twice with the same words: bare on the host, where it must win, and in a
+//! session, where it must not. Winning is an effect that was observed: a canary read, a byte at a
+//! listener of the host, a file outside, a signal received. An attack that does not win bare
+//! proves nothing and counts as a failure; one that the kernel here cannot make is shown as not run.
+//!
+//! Without arguments, or with `--only SUBSTRING`, this is the harness. `attack NAME KEY=VALUE…`
+//! makes one attack in this process and says on one line what it observed; `engine` makes those on
+//! grants and revocations, see [`engine`].
+//!
+//! An attack that wins must not harm the host: calls that would are made with arguments that the
+//! kernel refuses for another reason, and mounts are made in namespaces of their own.
+
+#![expect(unsafe_code, reason = "attacks are raw system calls")]
+#![expect(clippy::print_stdout, reason = "the table is the program's output")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "registers have no sign and descriptors fit"
+)]
+
+mod attack;
+mod attacks;
+mod engine;
+mod raw;
+mod report;
+mod runner;
+mod scene;
+mod stage;
+mod victim;
+
+use attack::Attack;
+use cowork_testbed::Person;
+use report::{PROFILES, Row, Totals, Verdict};
+use runner::Winner;
+use scene::{Outcome, Scene};
+use stage::Stage;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    match words.next().as_deref() {
+        None => harness(""),
+        Some("--only") => harness(&words.next().unwrap_or_default()),
+        Some("attack") => {
+            let name = words.next().unwrap_or_default();
+            one(&name, words)
+        }
+        Some("engine") => {
+            engine::main(&words.collect::<Vec<_>>());
+            ExitCode::SUCCESS
+        }
+        Some(other) => {
+            println!("`{other}` is not a word of this program: use `--only` or `attack`");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Makes one attack in this process.
+fn one(name: &str, words: impl Iterator<Item = String>) -> ExitCode {
+    let outcome: Outcome = match (name, Attack::find(name)) {
+        ("victim", _) => victim::be(&Scene::parse("", words)),
+        ("who", _) => attacks::privileges::who(),
+        (_, Some(attack)) => (attack.act)(&Scene::parse(attack.word, words)),
+        (_, None) => Err(scene::Lost::new(format!("there is no attack `{name}`"))),
+    };
+    match outcome {
+        Ok(seen) => println!("WON {seen}"),
+        Err(lost) => println!("LOST {lost}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn harness(only: &str) -> ExitCode {
+    let begin = Instant::now();
+    let mut rows: Vec<Row> = std::thread::scope(|scope| {
+        let threads = Person::ALL.map(|person| scope.spawn(move || rows_of(person, only)));
+        let join = |(thread, person): (ScopedJoinHandle<'_, Vec<Row>>, Person)| {
+            thread.join().unwrap_or_else(|_panic| vec![broken(person, "the harness panicked")])
+        };
+        threads.into_iter().zip(Person::ALL).flat_map(join).collect()
+    });
+    let order: BTreeMap<&str, usize> =
+        Attack::all().enumerate().map(|(place, attack)| (attack.name, place)).collect();
+    rows.sort_by_key(|row| {
+        let place = order.get(row.attack.as_str()).copied().unwrap_or(usize::MAX);
+        (place, row.person, PROFILES.iter().position(|profile| *profile == row.profile))
+    });
+    for row in &rows {
+        println!("{row}");
+    }
+    let totals = Totals::of(&rows);
+    println!("\n{} attacks in {} seconds", order.len(), begin.elapsed().as_secs());
+    println!("{totals}");
+    if totals.failed == 0 && totals.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The row that stands for all the rows that are missing.
+fn broken(person: Person, why: &str) -> Row {
+    let verdict = Verdict::Vacuous(why.to_owned());
+    Row { class: "harness", attack: "every-attack".into(), person, profile: "strict", verdict }
+}
+
+/// Every attack on the sessions of one person.
+fn rows_of(person: Person, only: &str) -> Vec<Row> {
+    let row = |class, attack: &str, profile, verdict| Row {
+        class,
+        attack: attack.to_owned(),
+        person,
+        profile,
+        verdict,
+    };
+    let stage = match Stage::new(person) {
+        Ok(stage) => stage,
+        Err(lost) => return vec![broken(person, &format!("no host's side: {lost}"))],
+    };
+    let wanted = |attack: &&Attack| attack.name.contains(only) || attack.class.contains(only);
+    let attacks: Vec<&Attack> = Attack::all().filter(wanted).collect();
+    let mut rows = Vec::new();
+    for attack in &attacks {
+        let control = runner::control(&stage, attack);
+        for profile in PROFILES {
+            let verdict = match &control {
+                Ok(winner) => told(*winner, runner::confined(&stage, attack, profile)),
+                Err(verdict) => verdict.clone(),
+            };
+            rows.push(row(attack.class, attack.name, profile, verdict));
+        }
+    }
+    if "grants engine".contains(only) {
+        rows.extend(PROFILES.into_iter().flat_map(|profile| engine::rows(person, profile)));
+    }
+    for profile in PROFILES {
+        rows.push(row("aftermath", "nothing-is-left", profile, aftermath(&stage)));
+    }
+    rows
+}
+
+/// Says where a row proves less: the person could not have won without a session either.
+fn told(winner: Winner, verdict: Verdict) -> Verdict {
+    match (winner, verdict) {
+        (Winner::OnlyRoot, Verdict::Contained(text)) => {
+            Verdict::Contained(format!("{text}; bare, only root wins"))
+        }
+        (Winner::OnlyRoot | Winner::Person, verdict) => verdict,
+    }
+}
+
+/// Looks for processes and mounts that outlived their sessions.
+fn aftermath(stage: &Stage) -> Verdict {
+    let stand = stage.path("").display().to_string();
+    let begin = Instant::now();
+    loop {
+        let mut left: Vec<String> = victim::processes()
+            .into_iter()
+            .filter(|(_, line)| line.contains(&stand))
+            .map(|(pid, line)| format!("process {pid} {line}"))
+            .collect();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        left.extend(mounts.lines().filter(|line| line.contains(&stand)).map(str::to_owned));
+        match left.first() {
+            None => return Verdict::Contained("no process and no mount is left".into()),
+            Some(first) if begin.elapsed() > Duration::from_secs(5) => {
+                return Verdict::Escaped(format!("{} left over, e.g. {first}", left.len()));
+            }
+            Some(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

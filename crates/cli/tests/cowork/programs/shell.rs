@@ -16,7 +16,8 @@ fn bash(person: Person) {
         mkdir out
         for i in {1..20}; do echo "$i" > "out/$i"; done
         sort -n <(cat out/*) | tail -1
-        cat in/a.txt | tr a-z A-Z | tee >(cat > out/upper) ; wait
+        cat in/a.txt | tr a-z A-Z | tee >(cat > out/upper)
+        until [ -s out/upper ]; do sleep 0.05; done
         read -r first <<< "one two"; echo "$first"
         mv out/1 out/one; rm out/2; ln -s one out/link; ln out/3 out/three; chmod 750 out/4
         trap 'echo bye > out/bye' EXIT

@@ -97,6 +97,8 @@ fn job_control(person: Person) {
     tty.see("ready> ");
     tty.press("fg\r");
     tty.see("sleep 100");
+    // The shell names the job before it hands the terminal over; only then does Ctrl-C reach it.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     tty.press("\u{3}");
     tty.see("ready> ");
     tty.press("echo \"status $?\"; jobs; echo 'no'ne\r");
