@@ -197,7 +197,7 @@ pub struct Revoked {
 /// How sure a revocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Certainty {
-    /// The kernel unmounted it: no reference remains anywhere.
+    /// The kernel unmounted it: nothing can open, read or change anything in it any more.
     Kernel,
     /// The folder contains mounts that an ordinary user cannot take apart: it was detached after
     /// every process that could be seen to hold it was killed.

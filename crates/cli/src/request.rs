@@ -149,9 +149,10 @@ impl Places {
                 "grant the folders that the work needs",
             ));
         }
-        let is_home = self.homes.iter().any(|home| {
-            Folder::open(home).is_ok_and(|home| home.identity() == folder.identity())
-        });
+        let is_home = self
+            .homes
+            .iter()
+            .any(|home| Folder::open(home).is_ok_and(|home| home.identity() == folder.identity()));
         if is_home {
             return Err(Failure::input(
                 format!("`{}` is your home, with every key and password in it", path.display()),

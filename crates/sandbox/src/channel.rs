@@ -5,6 +5,7 @@
 
 use cowork_api::MAX_MESSAGE;
 use cowork_sys::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, MemfdFlags, SealFlags};
 use rustix::net::{
@@ -121,8 +122,8 @@ impl Channel {
             }
         }
         if received.bytes == 0 {
-            // The other end is closed, or it sent nothing, which says the same.
-            return Ok(None);
+            // The other end is closed, or it sent a packet of nothing.
+            return if self.is_closed() { Ok(None) } else { Err(Errno::BADMSG) };
         }
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(Errno::MSGSIZE);
@@ -135,7 +136,16 @@ impl Channel {
         if peer == Peer::Hostile {
             return Err(Errno::BADMSG);
         }
-        Ok(Some(Packet { bytes: unspill(&file)?, handles }))
+        let bytes = unspill(&file).map_err(|_whatever_it_is| Errno::BADMSG)?;
+        Ok(Some(Packet { bytes, handles }))
+    }
+
+    /// Whether the other end is closed.
+    fn is_closed(&self) -> bool {
+        let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        cowork_sys::ignore(poll(&mut watched, Some(&now)));
+        watched.iter().any(|socket| socket.revents().contains(PollFlags::HUP))
     }
 }
 

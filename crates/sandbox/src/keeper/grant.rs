@@ -10,7 +10,7 @@ use crate::keeper::Session;
 use crate::keeper::cgroup::Frozen;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids;
-use crate::keeper::tree::{self, Mount, Origin};
+use crate::keeper::tree::{self, Hold, Mount};
 use crate::kernel::{Extent, Failed, Step, copy_mount, path_of, restrict};
 use cowork_api::Text;
 use cowork_api::keeper::{Certainty, Failure, FailureCode, Revoked};
@@ -189,7 +189,7 @@ fn take_away(session: &Session, point: &Path) -> Result<Revoked, Failed> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let deadline = Instant::now() + PATIENCE;
     let named = || format!("unmount {}", point.display());
-    let origin = Origin::at(point);
+    let hold = session.hold(point);
     let certainty = if has_locked_submounts(point) { Certainty::Scan } else { Certainty::Kernel };
     let mut killed = Vec::new();
     // A copy of the mount made in a namespace inside, or held as a descriptor of one, is neither
@@ -201,28 +201,21 @@ fn take_away(session: &Session, point: &Path) -> Result<Revoked, Failed> {
         }
         if certainty == Certainty::Kernel {
             match unmount(point, UnmountFlags::NOFOLLOW) {
-                Ok(()) => return Ok(Revoked { killed, certainty }),
+                Ok(()) => {
+                    // Watches end with the processes that have them.
+                    let watches = |pid: &i32| hold.is_watched_by(*pid);
+                    kill(session, &mut killed, watches);
+                    return Ok(Revoked { killed, certainty });
+                }
                 Err(Errno::BUSY) => {}
                 Err(errno) => return Err(Failed::new(named(), errno)),
             }
         }
-        let holders = tree::descendants(session.init_pid());
-        let holders: Vec<_> = holders
-            .into_iter()
-            .filter(|pid| origin.as_ref().is_some_and(|origin| origin.held_by(*pid)))
-            .collect();
-        if holders.is_empty() && certainty == Certainty::Scan {
+        let holds = |pid: &i32| hold.is_on(*pid) || hold.is_watched_by(*pid);
+        if kill(session, &mut killed, holds) == 0 && certainty == Certainty::Scan {
             let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
             unmount(point, flags).step(named)?;
             return Ok(Revoked { killed, certainty });
-        }
-        for pid in holders {
-            let name = tree::name_of(pid);
-            if tree::kill(pid, session.init_pid()).is_ok()
-                && !killed.iter().any(|(known, _)| *known == pid)
-            {
-                killed.push((pid, name));
-            }
         }
         std::thread::sleep(PAUSE);
     }
@@ -230,6 +223,25 @@ fn take_away(session: &Session, point: &Path) -> Result<Revoked, Failed> {
     // the caller ends the session, and with it every reference.
     unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).step(named)?;
     Ok(Revoked { killed, certainty: Certainty::SessionEnded })
+}
+
+/// Kills the session's processes that match, and notes each once. Returns how many there were.
+fn kill(
+    session: &Session,
+    killed: &mut Vec<(i32, String)>,
+    wanted: impl Fn(&i32) -> bool,
+) -> usize {
+    let holders = tree::descendants(session.init_pid());
+    let holders: Vec<_> = holders.into_iter().filter(wanted).collect();
+    for pid in &holders {
+        let name = tree::name_of(*pid);
+        if tree::kill(*pid, session.init_pid()).is_ok()
+            && !killed.iter().any(|(known, _)| known == pid)
+        {
+            killed.push((*pid, name));
+        }
+    }
+    holders.len()
 }
 
 /// Whether mounts came along with the folder. They are locked for an ordinary user, and while
@@ -256,6 +268,14 @@ impl Session {
             copy
         };
         mapping.step(|| "copy the id map of a mount".into())
+    }
+
+    /// What to look for in processes that hold on to the folder at `point` of the hub.
+    fn hold(&self, point: &Path) -> Hold {
+        let name = point.file_name().unwrap_or_default();
+        let inside = Path::new(cowork_policy::plan::SESSIONS).join(&self.id).join("mnt").join(name);
+        let device = rustix::fs::stat(point).map_or(0, |stat| stat.st_dev);
+        Hold::new(inside, device)
     }
 
     /// Where the session's grants are, in the hub.

@@ -181,7 +181,13 @@ impl Keeper {
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(errno) => return Err(Failed::new("wait for events", errno)),
         }
-        let ready = watched.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>();
+        // A listener whose processes are gone says HUP; the session's end is told by its handle.
+        let ready = watched.iter().map(|fd| fd.revents()).collect::<Vec<_>>();
+        let ready = what.iter().zip(ready).map(|(what, revents)| match what {
+            Ready::BrokerNeeded(_) => revents.contains(PollFlags::IN),
+            Ready::Client | Ready::SessionDied(_) | Ready::BrokerDied(_) => !revents.is_empty(),
+        });
+        let ready = ready.collect::<Vec<_>>();
         let first = what.into_iter().zip(ready).find_map(|(what, ready)| ready.then_some(what));
         Ok(first.into_iter().collect())
     }
@@ -197,14 +203,16 @@ impl Keeper {
 
     /// Reads one call and answers it. `false` when the client is gone.
     fn hear(&mut self) -> Result<bool, Failed> {
-        let Some(packet) =
-            self.client.receive(Peer::Trusted).step(|| "hear from the client".into())?
-        else {
-            return Ok(false);
+        let packet = match self.client.receive(Peer::Trusted) {
+            Ok(Some(packet)) => Ok(cowork_api::decode::<Call>(&packet.bytes)),
+            Ok(None) | Err(Errno::CONNRESET) => return Ok(false),
+            Err(errno @ (Errno::BADMSG | Errno::MSGSIZE)) => Err(errno),
+            Err(errno) => return Err(Failed::new("hear from the client", errno)),
         };
-        let (number, outcome) = match cowork_api::decode::<Call>(&packet.bytes) {
-            Ok(call) => (call.number, self.carry_out(call.request)),
-            Err(error) => (0, Err(malformed(&error.to_string()))),
+        let (number, outcome) = match packet {
+            Ok(Ok(call)) => (call.number, self.carry_out(call.request)),
+            Ok(Err(error)) => (0, Err(malformed(&error.to_string()))),
+            Err(errno) => (0, Err(malformed(&errno.to_string()))),
         };
         let (result, handle) = match outcome {
             Ok((reply, handle)) => (Ok(reply), handle),

@@ -134,64 +134,90 @@ pub(crate) fn stop(init: i32) -> Vec<i32> {
         for pid in running {
             if send(pid, init, Signal::STOP).is_ok() && !stopped.contains(&pid) {
                 stopped.push(pid);
+                await_stop(pid);
             }
         }
     }
     stopped
 }
 
+/// Waits a moment until a process stands still. Parents come before their children, so that a shell
+/// does not see its jobs stop.
+fn await_stop(pid: i32) {
+    /// A process inside a long system call stops when it comes out of it; it is not waited for.
+    const TRIES: u32 = 200;
+    for _ in 0..TRIES {
+        match state_of(pid) {
+            Some('T' | 't' | 'Z' | 'X' | 'D') | None => return,
+            Some(_) => std::thread::yield_now(),
+        }
+    }
+}
+
 /// Lets processes go on that [`stop`] stopped.
 pub(crate) fn resume(init: i32, stopped: &[i32]) {
-    for pid in stopped {
+    // Children first: a shell that goes on must not see its jobs stopped.
+    for pid in stopped.iter().rev() {
         // One that has ended meanwhile needs nothing.
         cowork_sys::ignore(send(*pid, init, Signal::CONT));
     }
 }
 
-/// What a mount is a view of: the file system and the folder in it, as `mountinfo` says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+/// A granted folder as the session's processes see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    /// Where it is mounted, in the session.
+    point: PathBuf,
+    /// The file system it lies in, as `fdinfo` names it for watches.
     device: String,
-    root: String,
 }
 
-impl Origin {
-    /// The origin of the mount at `point` of this process's namespace.
-    pub(crate) fn at(point: &Path) -> Option<Self> {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let found = mounts.lines().filter_map(Mount::parse).rfind(|m| m.point == point);
-        found.map(|mount| mount.origin)
+impl Hold {
+    /// The folder at `point` of the session, which lies in the file system `device`.
+    pub(crate) fn new(point: PathBuf, device: u64) -> Self {
+        let encoded = rustix::fs::major(device) << 20 | rustix::fs::minor(device);
+        Self { point, device: format!("sdev:{encoded:x}") }
     }
 
-    /// Whether process `pid` holds on to a copy of the mount: by a descriptor, its working or
-    /// root directory, its program, or a mapping.
-    pub(crate) fn held_by(&self, pid: i32) -> bool {
+    /// Whether process `pid` holds on to the mount or to one below it: by a descriptor, its working
+    /// or root directory, its program, or a mapping.
+    pub(crate) fn is_on(&self, pid: i32) -> bool {
         let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        let mounts: Vec<_> = mounts.lines().filter_map(Mount::parse).collect();
-        let points: Vec<_> =
-            mounts.iter().filter(|m| m.origin == *self).map(|m| m.point.clone()).collect();
-        let copies: HashSet<u64> = mounts
-            .iter()
-            .filter(|mount| points.iter().any(|point| mount.point.starts_with(point)))
-            .map(|mount| mount.id)
-            .collect();
-        if copies.is_empty() {
-            // It may still hold a mount that is no longer attached in its namespace.
-            return false;
-        }
-        holds_descriptor(pid, &copies) || holds_place(pid, &copies) || maps(pid, &points)
+        let mounts = mounts.lines().filter_map(Mount::parse);
+        let copies: HashSet<u64> =
+            mounts.filter(|m| m.point.starts_with(&self.point)).map(|m| m.id).collect();
+        !copies.is_empty()
+            && (holds_descriptor(pid, &copies)
+                || holds_place(pid, &copies)
+                || maps(pid, &self.point))
+    }
+
+    /// Whether process `pid` watches anything in the folder's file system. A watch pins no mount:
+    /// it would go on telling names after the folder is gone.
+    pub(crate) fn is_watched_by(&self, pid: i32) -> bool {
+        any_descriptor(pid, |text| {
+            text.lines()
+                .filter(|line| line.starts_with("inotify"))
+                .any(|line| line.split(' ').any(|field| field == self.device))
+        })
     }
 }
 
 fn holds_descriptor(pid: i32, copies: &HashSet<u64>) -> bool {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
-    entries.flatten().any(|entry| {
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+    any_descriptor(pid, |text| {
         text.lines()
             .filter_map(|line| line.strip_prefix("mnt_id:"))
             .filter_map(|id| id.trim().parse().ok())
             .any(|id: u64| copies.contains(&id))
     })
+}
+
+/// Whether what the kernel tells of any of a process's descriptors satisfies `wanted`.
+fn any_descriptor(pid: i32, wanted: impl Fn(&str) -> bool) -> bool {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+    entries
+        .flatten()
+        .any(|entry| std::fs::read_to_string(entry.path()).is_ok_and(|text| wanted(&text)))
 }
 
 fn holds_place(pid: i32, copies: &HashSet<u64>) -> bool {
@@ -202,13 +228,13 @@ fn holds_place(pid: i32, copies: &HashSet<u64>) -> bool {
 }
 
 /// Mappings name the path of their file in the namespace of its mount.
-fn maps(pid: i32, points: &[PathBuf]) -> bool {
+fn maps(pid: i32, point: &Path) -> bool {
     let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     text.split(|byte| *byte == b'\n').any(|line| {
         let Some(start) = line.iter().position(|byte| *byte == b'/') else { return false };
         let path = line.get(start..).unwrap_or_default();
         let path = Path::new(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
-        points.iter().any(|point| path.starts_with(point))
+        path.starts_with(point)
     })
 }
 
@@ -258,7 +284,6 @@ impl MountList {
 #[derive(Clone, Debug)]
 pub(crate) struct Mount {
     id: u64,
-    origin: Origin,
     pub(crate) point: PathBuf,
 }
 
@@ -266,10 +291,8 @@ impl Mount {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let id = fields.next()?.parse().ok()?;
-        let device = fields.nth(1)?.to_owned();
-        let root = fields.next()?.to_owned();
-        let point = unescape(fields.next()?);
-        Some(Self { id, origin: Origin { device, root }, point })
+        let point = unescape(fields.nth(3)?);
+        Some(Self { id, point })
     }
 }
 
@@ -309,6 +332,5 @@ mod tests {
         let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.id, mount.point), (36, PathBuf::from("/mnt 2")));
-        assert_eq!(mount.origin.root, "/mnt1");
     }
 }

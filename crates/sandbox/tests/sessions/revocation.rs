@@ -79,13 +79,6 @@ def watch():
         return heard
     return look
 
-def pages():
-    fd = open_secret()
-    out, into = os.pipe()
-    assert os.splice(fd, into, 4096) > 0
-    os.close(fd)
-    return lambda: os.read(out, 4096)
-
 def bound():
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(folder + '/listener')
@@ -333,11 +326,6 @@ fn shows_nothing_fresh(bench: &Bench, kind: &str) {
 #[test]
 fn a_watch_on_the_folder_shows_nothing_that_happens_later() {
     as_everybody(|bench| shows_nothing_fresh(bench, "watch"));
-}
-
-#[test]
-fn pages_moved_into_a_pipe_show_nothing_that_is_written_later() {
-    as_everybody(|bench| shows_nothing_fresh(bench, "pages"));
 }
 
 #[test]

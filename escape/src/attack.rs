@@ -1,0 +1,223 @@
+//! The table's type: an attack is data around one function.
+
+use crate::attacks;
+use crate::scene::{Outcome, Scene};
+use crate::stage::{Shot, Stage};
+use std::process::Command;
+
+/// Layers that stop attacks, as the table names them.
+pub(crate) mod layer {
+    pub(crate) const FILTER: &str = "filter of system calls";
+    pub(crate) const LANDLOCK: &str = "Landlock";
+    pub(crate) const MOUNTS: &str = "mount namespace: it is not there";
+    pub(crate) const LOCKED: &str = "locked mounts";
+    pub(crate) const READ_ONLY: &str = "read-only mount";
+    pub(crate) const MOUNT_FLAGS: &str = "nosuid, nodev";
+    pub(crate) const TWO_MOUNTS: &str = "two mounts, no link between them";
+    pub(crate) const PROCESSES: &str = "pid namespace";
+    pub(crate) const HIDDEN: &str = "hidden PID 1";
+    pub(crate) const NETWORK: &str = "network namespace";
+    pub(crate) const OBJECTS: &str = "ipc namespace";
+    pub(crate) const NO_PRIVILEGE: &str = "no capabilities";
+    pub(crate) const BROKER: &str = "broker";
+    pub(crate) const STREAMS: &str = "streams are copied";
+    pub(crate) const HANDLES: &str = "descriptors are closed";
+    pub(crate) const VARIABLES: &str = "list of variables";
+    pub(crate) const LIMIT: &str = "limit";
+}
+
+/// Who runs the bare control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// The person who makes the session.
+    Person,
+    /// The super-user, because nobody else could ever win.
+    Root,
+}
+
+/// Who says whether an attack won.
+#[derive(Clone, Copy)]
+pub(crate) enum Judge {
+    /// The attack, about an effect on itself.
+    Attack,
+    /// The host, about an effect on itself.
+    Host(fn(&Stage, &Shot) -> Option<String>),
+}
+
+/// Whether a session may do it after all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permitted {
+    /// Never.
+    Nowhere,
+    /// In profile `nested`, for this reason.
+    Nested(&'static str),
+    /// In every session, for this reason.
+    Everywhere(&'static str),
+    /// For an ordinary user, whose limits a host without delegated cgroups can only approximate.
+    Approximate(&'static str),
+    /// It must work: the attack is a control that shows that not everything is refused.
+    Required,
+}
+
+/// Which process an attack aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// None.
+    None,
+    /// A process of the same person; in a session its PID 1.
+    First,
+    /// A process of the same person on the host.
+    HostProcess,
+    /// A process of the same person; for a session one in another session.
+    Neighbour,
+}
+
+/// Whether every host has what an attack needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Every host has it: a bare control that loses is a failure.
+    Everywhere,
+    /// Some kernels, devices or supervisors do without it: then the attack is shown as not run.
+    OnSomeHosts,
+}
+
+/// How the program is started, bare and as `cowork`.
+#[derive(Clone, Copy)]
+pub(crate) enum Launch {
+    /// With a closed input and pipes.
+    Plain,
+    /// With this changed.
+    With(fn(&Stage, &mut Command)),
+    /// On a terminal of its own.
+    Terminal,
+}
+
+/// One attack.
+#[derive(Clone, Copy)]
+pub(crate) struct Attack {
+    pub class: &'static str,
+    pub name: &'static str,
+    pub act: fn(&Scene) -> Outcome,
+    /// A word for the function, where several attacks share it.
+    pub word: &'static str,
+    pub control: Control,
+    pub judge: Judge,
+    pub permitted: Permitted,
+    pub target: Target,
+    pub launch: Launch,
+    pub found: Found,
+    /// Further options of `cowork run`.
+    pub options: &'static [&'static str],
+    /// Further options of `cowork run` whose value is a folder of the stand.
+    pub folders: &'static [(&'static str, &'static str)],
+    /// How a refusal begins, and the layer that refuses so: in both profiles, or in `strict` and,
+    /// after a bar, in `nested`.
+    pub refusals: &'static [(&'static str, &'static str)],
+}
+
+impl Attack {
+    /// An attack that a person makes and reports itself.
+    pub(crate) const fn new(
+        class: &'static str,
+        name: &'static str,
+        act: fn(&Scene) -> Outcome,
+        refusals: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self {
+            class,
+            name,
+            act,
+            word: "",
+            control: Control::Person,
+            judge: Judge::Attack,
+            permitted: Permitted::Nowhere,
+            target: Target::None,
+            launch: Launch::Plain,
+            found: Found::Everywhere,
+            options: &[],
+            folders: &[],
+            refusals,
+        }
+    }
+
+    pub(crate) const fn word(self, word: &'static str) -> Self {
+        Self { word, ..self }
+    }
+
+    pub(crate) const fn as_root(self) -> Self {
+        Self { control: Control::Root, ..self }
+    }
+
+    pub(crate) const fn judged(self, by: fn(&Stage, &Shot) -> Option<String>) -> Self {
+        Self { judge: Judge::Host(by), ..self }
+    }
+
+    pub(crate) const fn permitted(self, permitted: Permitted) -> Self {
+        Self { permitted, ..self }
+    }
+
+    pub(crate) const fn nested(self, reason: &'static str) -> Self {
+        Self { permitted: Permitted::Nested(reason), ..self }
+    }
+
+    pub(crate) const fn at(self, target: Target) -> Self {
+        Self { target, ..self }
+    }
+
+    pub(crate) const fn launched(self, launch: Launch) -> Self {
+        Self { launch, ..self }
+    }
+
+    pub(crate) const fn options(self, options: &'static [&'static str]) -> Self {
+        Self { options, ..self }
+    }
+
+    pub(crate) const fn on_some_hosts(self) -> Self {
+        Self { found: Found::OnSomeHosts, ..self }
+    }
+
+    pub(crate) const fn folders(self, folders: &'static [(&'static str, &'static str)]) -> Self {
+        Self { folders, ..self }
+    }
+
+    /// The layer behind what was seen in a session of a profile.
+    pub(crate) fn layer(&self, seen: &str, profile: &str) -> Option<&'static str> {
+        let fits = |(pattern, _): &&(&str, &str)| seen.starts_with(pattern);
+        let (_, layer) = self.refusals.iter().find(fits)?;
+        let (strict, nested) = layer.split_once(" | ").unwrap_or((layer, layer));
+        Some(if profile == "nested" { nested } else { strict })
+    }
+
+    /// The attack of a name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        Self::all().find(|attack| attack.name == name)
+    }
+
+    /// Every attack.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        attacks::TABLES.iter().flat_map(|table| table.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_attacks_share_a_name() {
+        let mut names = BTreeSet::new();
+        for attack in Attack::all() {
+            assert!(names.insert(attack.name), "{}", attack.name);
+        }
+    }
+
+    #[test]
+    fn every_attack_says_which_refusal_it_expects() {
+        for attack in Attack::all() {
+            let allowed =
+                matches!(attack.permitted, Permitted::Required | Permitted::Everywhere(_));
+            assert!(allowed || !attack.refusals.is_empty(), "{}", attack.name);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The attacks, one module for each wall they aim at.
+
+mod burrow;
+mod calls;
+mod descriptors;
+mod files;
+mod first;
+mod floods;
+mod keys;
+mod local;
+mod mounts;
+mod namespaces;
+mod neighbours;
+mod network;
+mod objects;
+pub(crate) mod privileges;
+mod secrets;
+mod sockets;
+mod system;
+mod terminal;
+
+use crate::attack::Attack;
+
+/// Every attack.
+pub(crate) static TABLES: &[&[Attack]] = &[
+    files::TABLE,
+    descriptors::TABLE,
+    first::TABLE,
+    system::TABLE,
+    namespaces::TABLE,
+    mounts::TABLE,
+    neighbours::TABLE,
+    keys::TABLE,
+    sockets::TABLE,
+    local::TABLE,
+    network::TABLE,
+    calls::TABLE,
+    privileges::TABLE,
+    terminal::TABLE,
+    objects::TABLE,
+    secrets::TABLE,
+    floods::TABLE,
+];

@@ -1,0 +1,53 @@
+//! The caller's terminal: nothing inside can type into it.
+
+use crate::attack::{Attack, Launch, layer};
+use crate::raw::{at, call};
+use crate::scene::{Outcome, Scene};
+use crate::stage::{Shot, Stage};
+use rustix::fd::AsRawFd;
+use std::fs::OpenOptions;
+
+const CLASS: &str = "terminal";
+const REFUSED: &[(&str, &str)] = &[("EPERM", layer::FILTER)];
+const TIOCSTI: usize = 0x5412;
+const TIOCSETD: usize = 0x5423;
+
+pub(crate) const TABLE: &[Attack] = &[
+    Attack::new(CLASS, "terminal.type", |scene| push(scene, 0, TIOCSTI), REFUSED)
+        .launched(Launch::Terminal)
+        .judged(typed),
+    Attack::new(
+        CLASS,
+        "terminal.type-high-half",
+        |scene| push(scene, 0, 1 << 32 | TIOCSTI),
+        REFUSED,
+    )
+    .launched(Launch::Terminal)
+    .judged(typed),
+    Attack::new(CLASS, "terminal.type-through-dev-tty", through_name, REFUSED)
+        .launched(Launch::Terminal)
+        .judged(typed),
+    Attack::new(CLASS, "terminal.line-discipline", discipline, REFUSED).launched(Launch::Terminal),
+];
+
+fn push(scene: &Scene, terminal: usize, request: usize) -> Outcome {
+    for byte in scene.token()?.bytes().chain(*b"\n") {
+        call(libc::SYS_ioctl, &[terminal, request, at(&byte)])?;
+    }
+    Ok("typed".into())
+}
+
+fn through_name(scene: &Scene) -> Outcome {
+    let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+    push(scene, terminal.as_raw_fd() as usize, TIOCSTI)
+}
+
+fn discipline(_: &Scene) -> Outcome {
+    call(libc::SYS_ioctl, &[0, TIOCSETD, at(&0i32)])?;
+    Ok("set".into())
+}
+
+/// What the next program on the terminal would read.
+fn typed(_: &Stage, shot: &Shot) -> Option<String> {
+    shot.typed.contains(&shot.token).then(|| "the terminal has it as input".into())
+}

@@ -1,0 +1,240 @@
+//! Holding on to a folder that is taken away.
+//!
+//! The same program holds on by the same means bare, in a namespace of its own whose mount is
+//! merely detached, and in a session. There and here the host then writes a canary into the
+//! folder, and the holder is asked what it sees.
+
+use crate::engine::room::{Attacked, Talk, grant_of};
+use crate::engine::{Came, Ground};
+use crate::report::Verdict;
+use cowork_api::keeper::Certainty;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+/// Means of holding on, with whether they need a mount namespace of the holder's own.
+const MEANS: [(&str, Needs); 11] = [
+    ("reading", Needs::Nothing),
+    ("writing", Needs::Nothing),
+    ("place", Needs::Nothing),
+    ("mapping", Needs::Nothing),
+    ("path", Needs::Nothing),
+    ("directory", Needs::Nothing),
+    ("flight", Needs::Nothing),
+    ("watch", Needs::Nothing),
+    ("pages", Needs::Nothing),
+    ("copy", Needs::Namespace),
+    ("leave", Needs::Namespace),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Namespace,
+}
+
+/// What is written after the folder was taken away, and the name of a file made then.
+const CANARY: &str = "the-canary-of-a-revoked-folder";
+
+/// Holds on by one means and tells on every line what it sees; bare, it first binds the folder
+/// where the session would have it, and detaches it when it is told to.
+const HOLDER: &str = r"
+import ctypes, os, select, socket, sys
+kind, folder = sys.argv[1:3]
+libc = ctypes.CDLL(None, use_errno=True)
+
+def check(result):
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+bare = len(sys.argv) > 3
+if bare:
+    check(libc.mount(sys.argv[3].encode(), folder.encode(), None, 4096, None))
+secret = folder + '/secret'
+
+def open_secret(flags=os.O_RDONLY):
+    return os.open(secret, flags)
+
+def reading():
+    fd = open_secret()
+    return lambda: os.pread(fd, 4096, 0)
+
+def writing():
+    fd = open_secret(os.O_RDWR)
+    def look():
+        os.pwrite(fd, b'written by the holder', 100)
+        return os.pread(fd, 4096, 0)
+    return look
+
+def place():
+    os.chdir(folder)
+    return lambda: open('secret').read()
+
+def mapping():
+    fd = open_secret()
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    address = libc.mmap(None, 4096, 1, 1, fd, 0)
+    os.close(fd)
+    return lambda: ctypes.string_at(address, 100)
+
+def path():
+    fd = open_secret(os.O_PATH)
+    return lambda: open('/proc/self/fd/%d' % fd).read()
+
+def directory():
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    return lambda: os.read(os.open('secret', os.O_RDONLY, dir_fd=fd), 4096)
+
+def flight():
+    fd = open_secret()
+    ours, theirs = socket.socketpair()
+    socket.send_fds(ours, [b'x'], [fd])
+    os.close(fd)
+    return lambda: (ours, os.pread(socket.recv_fds(theirs, 1, 1)[1][0], 4096, 0))
+
+def watch():
+    fd = check(libc.inotify_init())
+    check(libc.inotify_add_watch(fd, folder.encode(), 0x3c6))
+    def look():
+        heard = b''
+        while select.select([fd], [], [], 1)[0]:
+            heard += os.read(fd, 65536)
+        return heard
+    return look
+
+def pages():
+    fd = open_secret()
+    out, into = os.pipe()
+    os.splice(fd, into, 4096)
+    os.close(fd)
+    return lambda: os.read(out, 4096)
+
+def copy():
+    elsewhere = '/tmp/elsewhere-%d' % os.getpid()
+    os.mkdir(elsewhere)
+    check(libc.mount(folder.encode(), elsewhere.encode(), None, 4096, None))
+    return lambda: open(elsewhere + '/secret').read()
+
+def leave():
+    fd = open_secret()
+    root = '/tmp/root-%d' % os.getpid()
+    os.mkdir(root)
+    check(libc.mount(b'none', root.encode(), b'tmpfs', 0, None))
+    os.mkdir(root + '/old')
+    os.chdir(root)
+    check(libc.pivot_root(b'.', b'old'))
+    os.chdir('/')
+    check(libc.umount2(b'/old', 2))
+    return lambda: os.pread(fd, 4096, 0)
+
+look = globals()[kind]()
+print('holds', flush=True)
+for line in sys.stdin:
+    try:
+        if line == 'detach\n' and kind != 'leave':
+            check(libc.umount2(folder.encode(), 2))
+        print('sees', look() if line == 'look\n' else '', flush=True)
+    except OSError as error:
+        print('refused:', error, flush=True)
+";
+
+/// A folder with a file whose length is noted before the canary is written over it.
+fn project(name: &str) -> Result<Ground, String> {
+    let ground = Ground::new(name)?;
+    ground.write("project/secret", &" ".repeat(200))?;
+    ground.write("mount/.keep", "")?;
+    Ok(ground)
+}
+
+/// Writes the canary over what is there, as an editor or a database of the host would, and makes a
+/// file of that name.
+fn plant(ground: &Ground) -> Result<(), String> {
+    let secret = File::options().write(true).open(ground.0.join("project/secret"));
+    let written = secret.and_then(|secret| secret.write_all_at(CANARY.as_bytes(), 0));
+    written.map_err(|error| format!("cannot write the canary: {error}"))?;
+    ground.write(&format!("project/{CANARY}"), "").map(|_| ())
+}
+
+pub(super) fn attacks(scene: &Attacked) -> Vec<Came> {
+    MEANS
+        .into_iter()
+        .map(|(kind, needs)| {
+            let verdict = bare(kind).and_then(|()| confined(scene, kind, needs));
+            (format!("revoked-folder-held-by-{kind}"), verdict.unwrap_or_else(Verdict::Vacuous))
+        })
+        .collect()
+}
+
+/// The mount is detached and nothing more is done: the holder must still see the canary.
+fn bare(kind: &str) -> Result<(), String> {
+    let ground = project(&format!("bare-{kind}"))?;
+    let (mount, folder) = (ground.0.join("mount"), ground.0.join("project"));
+    let mut process = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "--propagation", "private"])
+        .args(["/usr/bin/python3", "-u", "-c", HOLDER, kind])
+        .args([&mount, &folder])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("no holder on the host: {error}"))?;
+    let mut talk = Talk::with(&mut process).ok_or("no pipes to the holder")?;
+    let held = talk.line();
+    talk.say("detach");
+    let detached = talk.line();
+    plant(&ground)?;
+    let seen = talk.finish("look");
+    process.wait().map_err(|error| format!("the holder is lost: {error}"))?;
+    // What a holder left in its own place of the host's temporary folder.
+    for start in ["elsewhere", "root"] {
+        cowork_sys::ignore(std::fs::remove_dir(format!("/tmp/{start}-{}", process.id())));
+    }
+    if seen.contains(CANARY) && kind == "pages" {
+        // Documented in the threat model: pages of a file that a session moved into a pipe while it
+        // had the folder are shared with the file until they are read.
+        return Ok(Verdict::ByDesign("pages already in a pipe stay shared with the file".into()));
+    }
+    if seen.contains(CANARY) {
+        return Ok(());
+    }
+    Err(format!("bare, the holder saw nothing either: {held:?} {detached:?} {seen}"))
+}
+
+fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, String> {
+    let ground = project(kind)?;
+    let mut room = scene.room()?;
+    let granted = room.grant(grant_of(&ground.0.join("project"))?)?;
+    granted.map_err(|failure| format!("not granted: {}", failure.sentence))?;
+    let at = format!("{}/project", room.grants());
+    let python = ["/usr/bin/python3", "-u", "-c", HOLDER, kind, &at];
+    let mut arguments = match needs {
+        Needs::Nothing => Vec::new(),
+        Needs::Namespace => vec!["unshare", "--user", "--map-root-user", "--mount"],
+    };
+    arguments.extend(python);
+    let mut holder = room.start(&arguments)?;
+    let held = holder.line().unwrap_or_default();
+    if held != "holds" {
+        // The means itself is refused there.
+        return match needs {
+            Needs::Namespace => Ok(Verdict::Contained(held)),
+            Needs::Nothing => Err(format!("the session's holder cannot hold: {held}")),
+        };
+    }
+    let revoked = room.revoke("project")?;
+    plant(&ground)?;
+    let seen = holder.finish("look");
+    if seen.contains(CANARY) {
+        return Ok(Verdict::Escaped(format!("the canary was seen after {revoked:?}")));
+    }
+    Ok(Verdict::Contained(match revoked.certainty {
+        Certainty::SessionEnded => "the session was ended".into(),
+        Certainty::Kernel | Certainty::Scan if !revoked.killed.is_empty() => {
+            "the holder was killed".into()
+        }
+        Certainty::Kernel | Certainty::Scan => format!("it sees nothing: {}", seen.trim_end()),
+    }))
+}

@@ -1,0 +1,342 @@
+//! Runs an attack bare and in a session, and says what came of it.
+
+use crate::attack::{Attack, Control, Found, Judge, Launch, Permitted, Target};
+use crate::raw::{self, flags, signed};
+use crate::report::Verdict;
+use crate::scene::Lost;
+use crate::stage::{KIT, Shot, Stage};
+use crate::victim::Victim;
+use cowork_testbed::Person;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longest time of one attack; beyond it the process is killed and the attack has said nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where an attack runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the host, without any session.
+    Bare,
+    /// In a session of this profile.
+    Session(&'static str),
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Came {
+    Won(String),
+    Lost(String),
+    /// The attack did not report; the text is what was seen of its end.
+    Silent(String),
+}
+
+/// Who won on the bare host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Winner {
+    /// The person who makes the session.
+    Person,
+    /// The super-user, and the person would not have.
+    OnlyRoot,
+}
+
+/// Runs an attack bare: who won, else why it proves nothing.
+pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<Winner, Verdict> {
+    match shoot(stage, attack, Place::Bare) {
+        Ok(Came::Won(_)) if attack.control == Control::Root && stage.person == Person::User => {
+            let weaker = Attack { control: Control::Person, ..*attack };
+            let weaker = shoot(stage, &weaker, Place::Bare);
+            let won = matches!(weaker, Ok(Came::Won(_)));
+            Ok(if won { Winner::Person } else { Winner::OnlyRoot })
+        }
+        Ok(Came::Won(_)) => Ok(Winner::Person),
+        Ok(Came::Lost(seen)) if is_missing(&seen) => {
+            Err(Verdict::NotRun(format!("this kernel does not have it: {seen}")))
+        }
+        Ok(Came::Lost(seen)) if attack.found == Found::OnSomeHosts => {
+            Err(Verdict::NotRun(format!("this host does not offer it to its own root: {seen}")))
+        }
+        Ok(Came::Lost(seen) | Came::Silent(seen)) => {
+            Err(Verdict::Vacuous(format!("does not win on the bare host: {seen}")))
+        }
+        Err(lost) => Err(Verdict::Vacuous(format!("cannot be set up: {lost}"))),
+    }
+}
+
+/// What a call says that the kernel was built without.
+fn is_missing(seen: &str) -> bool {
+    ["ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT"].contains(&seen)
+}
+
+/// Runs an attack in a session.
+pub(crate) fn confined(stage: &Stage, attack: &Attack, profile: &'static str) -> Verdict {
+    let outcome = match shoot(stage, attack, Place::Session(profile)) {
+        Ok(outcome) => outcome,
+        Err(lost) => return Verdict::Vacuous(format!("cannot be set up: {lost}")),
+    };
+    match (outcome, attack.permitted) {
+        (Came::Won(seen), Permitted::Required) => {
+            Verdict::ByDesign(format!("must work, and does: {seen}"))
+        }
+        (Came::Lost(seen) | Came::Silent(seen), Permitted::Required) => {
+            Verdict::Vacuous(format!("must work in a session: {seen}"))
+        }
+        (Came::Won(_), Permitted::Everywhere(reason)) => Verdict::ByDesign(reason.to_owned()),
+        (Came::Won(_), Permitted::Nested(reason)) if profile == "nested" => {
+            Verdict::ByDesign(reason.to_owned())
+        }
+        (Came::Won(_), Permitted::Approximate(reason)) if stage.person == Person::User => {
+            Verdict::ByDesign(reason.to_owned())
+        }
+        (Came::Won(seen), _) => Verdict::Escaped(seen),
+        (Came::Lost(seen), _) => match attack.layer(&seen, profile) {
+            Some(layer) => Verdict::Contained(format!("{layer} ({seen})")),
+            None => Verdict::Contained(format!("for another reason than expected: {seen}")),
+        },
+        (Came::Silent(seen), _) => match attack.layer(&seen, profile) {
+            Some(layer) => Verdict::Contained(format!("{layer} ({seen})")),
+            None => Verdict::Vacuous(format!("said nothing in the session: {seen}")),
+        },
+    }
+}
+
+fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let token = format!("token{}x{number}x", std::process::id());
+    let mut words = stage.words(&token);
+    let victim = match (attack.target, place) {
+        (Target::None, _) => None,
+        (Target::First, Place::Session(_)) => {
+            words.push("pid=1".into());
+            None
+        }
+        (Target::Neighbour, Place::Session(_)) => Some(Victim::start(stage, place, &token)?),
+        (Target::First | Target::HostProcess | Target::Neighbour, _) => {
+            Some(Victim::start(stage, Place::Bare, &token)?)
+        }
+    };
+    if let Some(victim) = &victim {
+        words.extend([format!("pid={}", victim.pid), format!("memory={}", victim.memory)]);
+    }
+    let mut command = command(stage, attack, place);
+    command.args(["attack", attack.name]).args(words);
+    if place != Place::Bare {
+        command.arg("inside=yes");
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Launch::With(change) = attack.launch {
+        change(stage, &mut command);
+    }
+    let mut most = Crowd::of(attack, &token);
+    let (said, typed) = match attack.launch {
+        Launch::Terminal => on_terminal(&mut command)?,
+        Launch::Plain | Launch::With(_) => (on_pipes(&mut command, &mut most)?, String::new()),
+    };
+    let victim = victim.map(Victim::finish).unwrap_or_default();
+    let shot =
+        Shot { token, victim, typed, most: most.most, claimed: matches!(said, Came::Won(_)) };
+    let came = judge(stage, attack, &shot, said);
+    stage.kept.lock().map_err(|_poisoned| Lost::new("another thread failed"))?.clear();
+    Ok(came)
+}
+
+fn judge(stage: &Stage, attack: &Attack, shot: &Shot, said: Came) -> Came {
+    match (attack.judge, said) {
+        (Judge::Attack, said) => said,
+        (Judge::Host(look), said) => match (look(stage, shot), said) {
+            (Some(seen), _) => Came::Won(seen),
+            // The host knows better than an attack that believes it won.
+            (None, Came::Won(seen) | Came::Lost(seen)) => Came::Lost(seen),
+            (None, silent @ Came::Silent(_)) => silent,
+        },
+    }
+}
+
+fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
+    let mut command = match place {
+        Place::Bare => {
+            let who = if attack.control == Control::Root { Person::Root } else { stage.person };
+            who.command(stage.path(KIT))
+        }
+        Place::Session(profile) => {
+            let folders = attack.folders.iter();
+            let folders = folders.map(|(option, name)| {
+                [(*option).to_owned(), stage.path(name).display().to_string()]
+            });
+            let mut options: Vec<String> = folders.flatten().collect();
+            options.extend(attack.options.iter().map(|option| (*option).to_owned()));
+            session(stage, profile, &options)
+        }
+    };
+    command.current_dir(stage.path(""));
+    command
+}
+
+/// `cowork run` up to the attack's own arguments.
+pub(crate) fn session(stage: &Stage, profile: &str, options: &[String]) -> Command {
+    let mut command = stage.person.cowork();
+    command.args(["run", "--profile", profile]).args(options);
+    if stage.person == Person::User {
+        command.arg("--best-effort");
+    }
+    for (name, access) in [("kit", "ro"), ("yard", "rw"), ("locked", "ro")] {
+        let path = stage.path("mnt").join(name);
+        command.args(["--grant", &format!("{}:{access}={name}", path.display())]);
+    }
+    command.arg("--").arg(KIT).current_dir(stage.path(""));
+    command
+}
+
+/// How many processes of an attack there are at once, as the host sees it.
+struct Crowd {
+    /// The word among their arguments; nothing is counted without it.
+    word: Option<String>,
+    looked: Instant,
+    most: usize,
+}
+
+impl Crowd {
+    /// Floods are counted: they are the attacks with limits.
+    fn of(attack: &Attack, token: &str) -> Self {
+        let word = (!attack.options.is_empty()).then(|| format!("token={token} "));
+        Self { word, looked: Instant::now(), most: 0 }
+    }
+
+    fn look(&mut self) {
+        let Some(word) = &self.word else { return };
+        if self.looked.elapsed() > Duration::from_millis(30) {
+            let all = crate::victim::processes().into_iter();
+            let own = all.filter(|(_, line)| line.contains(word) && !line.contains("--grant"));
+            self.most = self.most.max(own.count());
+            self.looked = Instant::now();
+        }
+    }
+}
+
+fn on_pipes(command: &mut Command, crowd: &mut Crowd) -> Result<Came, Lost> {
+    let mut child = command.spawn()?;
+    let output = collect(child.stdout.take());
+    let errors = collect(child.stderr.take());
+    let status = wait(&mut child, crowd)?;
+    // A process that outlives the attack may hold the pipes: what is there by then counts.
+    let output = output.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
+    let errors = errors.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
+    Ok(understand(status, &output, &errors))
+}
+
+fn collect(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            cowork_sys::ignore(stream.read_to_end(&mut bytes));
+        }
+        send.send(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    receive
+}
+
+fn wait(child: &mut Child, crowd: &mut Crowd) -> Result<Option<ExitStatus>, Lost> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        crowd.look();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+fn understand(status: Option<ExitStatus>, output: &str, errors: &str) -> Came {
+    for line in output.lines() {
+        let line = line.trim();
+        if let Some((_, seen)) = line.split_once("WON ") {
+            return Came::Won(seen.to_owned());
+        }
+        if let Some((_, seen)) = line.split_once("LOST ") {
+            return Came::Lost(seen.to_owned());
+        }
+    }
+    let errors = errors.lines().take(2).collect::<Vec<_>>().join(" ");
+    Came::Silent(match status {
+        None => format!("no end after {} seconds", PATIENCE.as_secs()),
+        Some(status) => match status.code() {
+            Some(159) => "SIGSYS".to_owned(),
+            Some(code) => format!("exit {code}: {errors}"),
+            None => format!("{status}: {errors}"),
+        },
+    })
+}
+
+/// Runs the program as the leader of a terminal of its own. Returns also what could be read from
+/// the terminal afterwards, as the next program on it would.
+fn on_terminal(command: &mut Command) -> Result<(Came, String), Lost> {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let open = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let slave = ioctl_tiocgptpeer(&master, open)?;
+    rustix::fs::fchmod(&slave, rustix::fs::Mode::from_raw_mode(0o666))?;
+    let copy = || slave.try_clone().map(Stdio::from);
+    command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
+    let lead = || {
+        raw::call(libc::SYS_setsid, &[])?;
+        raw::call(libc::SYS_ioctl, &[0, libc::TIOCSCTTY as usize, 0]).map(drop)
+    };
+    // SAFETY: two system calls, which a fork may make.
+    unsafe { command.pre_exec(lead) };
+    let mut child = command.spawn()?;
+    set_nonblocking(&master)?;
+    let mut shown = Vec::new();
+    let begin = Instant::now();
+    let status = loop {
+        read_into(&master, &mut shown);
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    read_into(&master, &mut shown);
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    let typed = waiting_input(&slave)?;
+    Ok((understand(status, &shown, &shown), typed))
+}
+
+/// What the next reader of the terminal would get.
+fn waiting_input(slave: &OwnedFd) -> Result<String, Lost> {
+    let mut settings = rustix::termios::tcgetattr(slave)?;
+    settings.make_raw();
+    rustix::termios::tcsetattr(slave, rustix::termios::OptionalActions::Now, &settings)?;
+    set_nonblocking(slave)?;
+    let mut typed = Vec::new();
+    read_into(slave, &mut typed);
+    Ok(String::from_utf8_lossy(&typed).into_owned())
+}
+
+fn set_nonblocking(handle: &OwnedFd) -> Result<(), Lost> {
+    let number = signed(handle.as_raw_fd());
+    raw::call(libc::SYS_fcntl, &[number, flags(libc::F_SETFL), flags(libc::O_NONBLOCK)])?;
+    Ok(())
+}
+
+fn read_into(handle: &OwnedFd, bytes: &mut Vec<u8>) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = rustix::io::read(handle.as_fd(), &mut buffer) {
+        bytes.extend_from_slice(buffer.get(..length).unwrap_or_default());
+    }
+}
