@@ -133,6 +133,11 @@ pub enum OwnStep {
         /// Names that exist in it from the start, for steps that follow.
         folders: Vec<String>,
     },
+    /// An empty file in place of one that tells of the host.
+    Blank {
+        /// Where, in the session.
+        at: Text,
+    },
 }
 
 /// A folder of the host made visible in a session.

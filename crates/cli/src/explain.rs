@@ -139,6 +139,7 @@ fn own_step(step: &OwnStep) -> String {
         OwnStep::Home { from, at } => {
             format!("show {} of the host as {}, its home", text(from), text(at))
         }
+        OwnStep::Blank { at } => format!("show nothing in {}", text(at)),
         OwnStep::Grants { at, .. } => {
             format!("show granted folders, now and later, in {} (itself read only)", text(at))
         }

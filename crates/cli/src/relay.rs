@@ -54,7 +54,7 @@ impl Pump {
 
     fn read(&mut self) {
         let Some(from) = &self.from else { return };
-        let mut chunk = [0; 16 * 1024];
+        let mut chunk = [0; 32 * 1024];
         match rustix::io::read(from, &mut chunk) {
             Ok(0) => self.from = None,
             Ok(length) => self.waiting.extend(chunk.get(..length).unwrap_or_default()),
@@ -65,10 +65,15 @@ impl Pump {
     }
 
     fn write(&mut self) {
-        /// A pipe that is writable takes this much at once (`PIPE_BUF`).
+        /// A pipe that is writable takes this much at once without waiting (`PIPE_BUF`).
         const CHUNK: usize = 4096;
         let Some(to) = &self.to else { return };
-        let chunk = self.waiting.get(..self.waiting.len().min(CHUNK)).unwrap_or_default();
+        let most = match to {
+            End::Caller(_) => CHUNK,
+            // Ours does not wait in any case.
+            End::Own(_) => BUFFER,
+        };
+        let chunk = self.waiting.get(..self.waiting.len().min(most)).unwrap_or_default();
         match rustix::io::write(to, chunk) {
             Ok(length) => drop(self.waiting.drain(..length)),
             Err(Errno::AGAIN | Errno::INTR) => {}

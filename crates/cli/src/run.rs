@@ -165,9 +165,6 @@ impl Runner {
                 (Kind::Terminal, Some(slave)) => {
                     slave.try_clone().map_err(|_full| failed(Errno::MFILE))?
                 }
-                (Kind::Pipe, _) => {
-                    stream.try_clone_to_owned().map_err(|_full| failed(Errno::MFILE))?
-                }
                 (Kind::Other | Kind::Terminal, _) if inwards => {
                     let (near, far) = copied(Direction::Inwards).map_err(failed)?;
                     let pump = Pump::new(End::Caller(stream), End::Own(near));

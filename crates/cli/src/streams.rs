@@ -1,9 +1,10 @@
 //! What the caller's standard streams are, and what of them a session may hold.
 //!
 //! A descriptor is more than the bytes behind it: through `/proc/self/fd` a file can be opened
-//! again with other rights, a folder is a way out, a socket can carry descriptors, a terminal can
-//! be typed into. So only pipes cross the boundary. Terminals are replaced by one of the session's
-//! own, and everything else is copied through a pipe.
+//! again with other rights, a pipe can be read backwards, a folder is a way out, a socket can carry
+//! descriptors, a terminal can be typed into, and flags are shared by everybody who has it. So none
+//! crosses the boundary. Terminals are replaced by one of the session's own, and everything else is
+//! copied through a pipe made for it.
 
 use crate::failure::Failure;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,11 +16,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 pub(crate) enum Kind {
     /// A terminal.
     Terminal,
-    /// A pipe, which can be handed over as it is.
-    Pipe,
     /// The null device, or closed.
     Null,
-    /// A file, a socket or another device: copied.
+    /// A pipe, a file, a socket or another device: copied.
     Other,
 }
 
@@ -85,18 +84,10 @@ fn kind_of(stream: BorrowedFd<'_>) -> Option<Kind> {
     let Ok(stat) = rustix::fs::fstat(stream) else { return Some(Kind::Null) };
     Some(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => return None,
-        FileType::Fifo if is_anonymous(stream) => Kind::Pipe,
         FileType::CharacterDevice if rustix::termios::isatty(stream) => Kind::Terminal,
         FileType::CharacterDevice if is_null(stat.st_rdev) => Kind::Null,
         _ => Kind::Other,
     })
-}
-
-/// A pipe that has a name in some folder is a file of that folder: its mode could be changed.
-fn is_anonymous(pipe: BorrowedFd<'_>) -> bool {
-    /// `PIPEFS_MAGIC`.
-    const PIPES: i64 = 0x5049_5045;
-    rustix::fs::fstatfs(pipe).is_ok_and(|stat| stat.f_type == PIPES)
 }
 
 fn is_null(device: u64) -> bool {

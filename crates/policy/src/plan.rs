@@ -303,6 +303,11 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
         },
         scratch(SESSIONS, 0o755, wire::Access::Read),
     ];
+    if request.profile == Profile::Strict {
+        // It lists the keys of whoever has the same user id. In `nested` nothing may cover a part of
+        // `/proc`: the kernel would then refuse one of its own to a sandbox inside.
+        steps.push(wire::OwnStep::Blank { at: "/proc/keys".into() });
+    }
     steps.push(match &request.home {
         Home::Memory => scratch(&home, 0o700, wire::Access::Write),
         Home::Folder(path) => wire::OwnStep::Home {

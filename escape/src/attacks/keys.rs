@@ -24,6 +24,7 @@ pub(crate) const TABLE: &[Attack] = &[
         &[("not listed", "session keyring of its own"), ("EACCES", layer::LANDLOCK)],
     )
     .word(DESCRIPTION)
+    .nested("descriptions of the user's keys show where /proc cannot be covered")
     .launched(Launch::With(plant_key)),
     Attack::new(
         CLASS,
@@ -32,6 +33,7 @@ pub(crate) const TABLE: &[Attack] = &[
         &[("not listed", "user id or keyring of its own"), ("EACCES", layer::LANDLOCK)],
     )
     .word(USERS_DESCRIPTION)
+    .nested("descriptions of the user's keys show where /proc cannot be covered")
     .launched(Launch::With(plant_user_key)),
     Attack::new(
         "crashes",

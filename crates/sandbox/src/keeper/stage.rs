@@ -190,6 +190,19 @@ impl Builder<'_> {
                 self.folders.push((below_root(at), Some(home.try_clone().step(named)?)));
                 Ok(())
             }
+            OwnStep::Blank { at } => {
+                let named = || format!("cover {}", String::from_utf8_lossy(at));
+                let name = self.next_name();
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(0o444);
+                openat(self.scratch, &*name, flags, mode).map(drop).step(named)?;
+                let blank = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One);
+                let blank = blank.step(named)?;
+                let set = RDONLY | NOSUID | NODEV;
+                let attributes = Attributes { set, ..Attributes::default() };
+                restrict(blank.as_fd(), &attributes).step(named)?;
+                self.place(blank.as_fd(), at)
+            }
             OwnStep::Grants { at, .. } => {
                 self.make_place(at)?;
                 self.folders.push((below_root(at), None));
