@@ -91,6 +91,7 @@ fn own(program: &Path, stack: &mut Stack) -> Result<Duration, Stopped> {
         stdio: [null.as_fd(); 3],
         folder: folder.as_fd(),
         terminal: Terminal::Absent,
+        umask: 0o022,
     };
     let begin = Instant::now();
     let pid = spawn(&command, stack).map_err(|error| failed(&error))?;

@@ -707,7 +707,7 @@ mod tests {
                 limits.memory = Limit::asked(Bytes(16 * MIB));
                 limits.cpus = Limit::asked("0.01".parse().unwrap());
                 limits.open_files = Limit::asked(20);
-                limits.scratch = Limit::asked(Bytes(1));
+                limits.scratch = Limit::asked(Bytes(MIB));
                 limits.wall = Some(Span::from_millis(1));
             },
             Ok(()),
