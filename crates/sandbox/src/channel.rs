@@ -9,9 +9,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, MemfdFlags, SealFlags};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -28,7 +27,6 @@ const SPILLED: &[u8] = &[0xff];
 #[derive(Debug)]
 pub struct Channel {
     socket: OwnedFd,
-    buffer: Vec<u8>,
 }
 
 /// A message as it arrived.
@@ -57,7 +55,7 @@ impl AsFd for Channel {
 
 impl From<OwnedFd> for Channel {
     fn from(socket: OwnedFd) -> Self {
-        Self { socket, buffer: Vec::new() }
+        Self { socket }
     }
 }
 
@@ -104,11 +102,17 @@ impl Channel {
     }
 
     /// Waits for one message; `None` when the other end is closed.
-    pub fn receive(&mut self, peer: Peer) -> Result<Option<Packet>, Errno> {
-        self.buffer.resize(INLINE, 0);
+    pub fn receive(&self, peer: Peer) -> Result<Option<Packet>, Errno> {
+        // The buffer is as large as the message: an idle session holds none.
+        let length = self.next_length()?;
+        if length > INLINE {
+            self.discard()?;
+            return Err(Errno::MSGSIZE);
+        }
+        let mut buffer = vec![0; length];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_HANDLES))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut self.buffer)];
+        let mut parts = [IoSliceMut::new(&mut buffer)];
         let received = loop {
             match recvmsg(&self.socket, &mut parts, &mut beside, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
@@ -125,12 +129,9 @@ impl Channel {
             // The other end is closed, or it sent a packet of nothing.
             return if self.is_closed() { Ok(None) } else { Err(Errno::BADMSG) };
         }
-        if received.flags.contains(ReturnFlags::TRUNC) {
-            return Err(Errno::MSGSIZE);
-        }
-        let bytes = self.buffer.get(..received.bytes).unwrap_or_default().to_vec();
-        if bytes != SPILLED {
-            return Ok(Some(Packet { bytes, handles }));
+        buffer.truncate(received.bytes);
+        if buffer != SPILLED {
+            return Ok(Some(Packet { bytes: buffer, handles }));
         }
         let file = handles.pop().ok_or(Errno::BADMSG)?;
         if peer == Peer::Hostile {
@@ -138,6 +139,22 @@ impl Channel {
         }
         let bytes = unspill(&file).map_err(|_whatever_it_is| Errno::BADMSG)?;
         Ok(Some(Packet { bytes, handles }))
+    }
+
+    /// How long the next message is; waits for one. Nothing, for an end that is closed.
+    fn next_length(&self) -> Result<usize, Errno> {
+        loop {
+            let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
+            match recv(&self.socket, &mut [0u8; 0], flags) {
+                Err(Errno::INTR) => {}
+                result => return result.map(|(_, length)| length),
+            }
+        }
+    }
+
+    /// Takes the next message and forgets it, with what is beside it.
+    fn discard(&self) -> Result<(), Errno> {
+        recv(&self.socket, &mut [0u8; 1], RecvFlags::empty()).map(|_| ())
     }
 
     /// Whether the other end is closed.

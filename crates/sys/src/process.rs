@@ -33,8 +33,8 @@ pub enum Namespaces {
     Inherited,
     /// A user namespace alone, to carry an id map.
     User,
-    /// User, mount, pid, network, ipc and host name. The cgroup namespace is left out: it must be
-    /// made by the child, once it is in its own cgroup.
+    /// User, mount, pid, ipc and host name. The network is the one that the caller is in: it is made
+    /// before. The cgroup namespace is made by the child, once it is in its own cgroup.
     Session,
 }
 
@@ -69,7 +69,6 @@ pub fn fork(
             libc::CLONE_NEWUSER
                 | libc::CLONE_NEWNS
                 | libc::CLONE_NEWPID
-                | libc::CLONE_NEWNET
                 | libc::CLONE_NEWIPC
                 | libc::CLONE_NEWUTS
         }
@@ -107,6 +106,8 @@ pub enum Leave {
     UserAndMounts,
     /// The view of cgroups: its own cgroup becomes the root.
     Cgroups,
+    /// A network with nothing in it.
+    Network,
 }
 
 /// Moves this process into new namespaces.
@@ -115,6 +116,7 @@ pub fn unshare(_proof: &SingleThreaded, leave: Leave) -> Result<(), Errno> {
         Leave::Mounts => libc::CLONE_NEWNS,
         Leave::UserAndMounts => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
         Leave::Cgroups => libc::CLONE_NEWCGROUP,
+        Leave::Network => libc::CLONE_NEWNET,
     };
     // SAFETY: no flag here is CLONE_FILES, which would separate descriptor tables of threads.
     let result = unsafe { libc::unshare(flags) };

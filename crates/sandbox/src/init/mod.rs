@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), rustix::io::Errno> {
-    let mut control: Channel = take_over(3)?.into();
+    let control: Channel = take_over(3)?.into();
     let commands: Channel = take_over(4)?.into();
     // The exec made this process inspectable again and forgot whom to die with.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;

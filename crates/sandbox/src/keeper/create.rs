@@ -4,6 +4,7 @@ use crate::channel::{Channel, Peer};
 use crate::keeper::cgroup::{Cgroups, Controller, Frozen};
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
+use crate::keeper::network::Networks;
 use crate::keeper::observe::{self, Report};
 use crate::keeper::stage::{self, Cradled};
 use crate::keeper::template::Templates;
@@ -28,6 +29,7 @@ pub(crate) struct Maker<'a> {
     pub(crate) grounds: &'a mut Grounds,
     pub(crate) templates: &'a mut Templates,
     pub(crate) filters: &'a mut Filters,
+    pub(crate) networks: &'a mut Networks,
     pub(crate) cgroups: &'a Cgroups,
     pub(crate) init: BorrowedFd<'a>,
     /// A handle on the keeper itself.
@@ -48,8 +50,9 @@ impl Maker<'_> {
             prepared.push(grant::prepare(self.proof, self.grounds, &mut session, wanted)?);
         }
         let report = await_init(&mut session)?;
-        session.enforcement =
-            observe::observe(session.init_pid(), session.standing, plan.profile, report);
+        let init = session.init_pid();
+        let host = self.networks.host();
+        session.enforcement = observe::observe(init, host, session.standing, plan.profile, report);
         observe::compare(plan, &session.enforcement)?;
         for folder in prepared {
             let came_along = grant::attach(&mut session, folder)?;
@@ -78,31 +81,33 @@ impl Maker<'_> {
         let grants = hub.view().map_err(unable)?;
         let entrances = group.entrances().map_err(unable_errno)?;
 
+        let diagnostics = self.networks.take(self.proof).map_err(unable)?;
+
         self.grounds.enter(Ground::Cradle).map_err(unable)?;
         let forked = fork(self.proof, Namespaces::Session, group.birthplace());
+        if matches!(forked, Ok(Forked::Child)) {
+            // With the keeper's ends of these sockets open the child would never see that the keeper
+            // is gone.
+            drop((control, commands));
+            let cradled = Cradled {
+                plan,
+                standing,
+                template,
+                grants,
+                home,
+                keeper: self.keeper,
+                control: their_control,
+                commands: their_commands.into(),
+                init: self.init,
+                entrances,
+            };
+            stage::run(self.proof, cradled)
+        }
+        let back = self.grounds.enter(Ground::Hub);
         let (pid, handle) = match forked {
-            Ok(Forked::Child) => {
-                // With these open the child would never see that the keeper is gone.
-                drop((control, commands));
-                let cradled = Cradled {
-                    plan,
-                    standing,
-                    template,
-                    grants,
-                    home,
-                    keeper: self.keeper,
-                    control: their_control,
-                    commands: their_commands.into(),
-                    init: self.init,
-                    entrances,
-                };
-                stage::run(self.proof, cradled)
-            }
             Ok(Forked::Parent { pid, handle }) => (pid.as_raw_nonzero().get(), handle),
-            Err(errno) => {
-                self.grounds.enter(Ground::Hub).map_err(unable)?;
-                return Err(explain_fork(errno));
-            }
+            Ok(Forked::Child) => return Err(lost("it lost its way")),
+            Err(errno) => return Err(explain_fork(errno)),
         };
         let session = Session {
             id: plan.id.clone(),
@@ -122,11 +127,11 @@ impl Maker<'_> {
             enforcement: Vec::new(),
             frozen: Frozen::No,
             stopped: Vec::new(),
-            broker: BrokerState::default(),
+            broker: BrokerState::new(diagnostics),
             deadline: plan.limits.wall.map(|ms| Instant::now() + Duration::from_millis(ms)),
         };
         // From here on dropping `session` ends it.
-        self.grounds.enter(Ground::Hub).map_err(unable)?;
+        back.map_err(unable)?;
         map_ids(&session).map_err(unable)?;
         let begin = begin(plan, &session, self.filters)?;
         // A first process that failed already has said why; that is read next.
@@ -333,9 +338,8 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
     loop {
         let packet = next_packet(session, deadline)?;
         if packet.bytes == stage::PLACED {
-            let mut handles = packet.handles.into_iter();
-            session.broker.diagnostics = handles.next();
-            let scratch = handles.next().and_then(|scratch| rustix::fs::fstat(scratch).ok());
+            let scratch = packet.handles.into_iter().next();
+            let scratch = scratch.and_then(|scratch| rustix::fs::fstat(scratch).ok());
             session.broker.scratch = scratch.map(|stat| stat.st_dev);
             continue;
         }

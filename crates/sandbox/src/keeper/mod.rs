@@ -12,6 +12,7 @@ mod grant;
 mod grounds;
 mod ids;
 mod limits;
+mod network;
 mod observe;
 mod serve;
 mod session;

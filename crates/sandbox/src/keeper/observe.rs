@@ -26,11 +26,12 @@ const SCOPES_ABI: u32 = 6;
 /// Looks at every layer.
 pub(crate) fn observe(
     pid: i32,
+    host_network: &str,
     standing: Standing,
     profile: Profile,
     report: Report,
 ) -> Vec<Enforced> {
-    let mut seen = namespaces(pid);
+    let mut seen = namespaces(pid, host_network);
     let mut note = |layer, in_force: bool, observed: String| {
         let state = if in_force { LayerState::InForce } else { LayerState::Absent };
         seen.push(Enforced { layer, state, observed });
@@ -102,8 +103,9 @@ pub(crate) fn observe(
     seen
 }
 
-/// Which namespaces of the session are not the keeper's.
-fn namespaces(pid: i32) -> Vec<Enforced> {
+/// Which namespaces of the session are not the keeper's. The keeper may be in the session's network,
+/// so that one is compared with the host's.
+fn namespaces(pid: i32, host_network: &str) -> Vec<Enforced> {
     let layers = [
         (Layer::UserNamespace, "user"),
         (Layer::MountNamespace, "mnt"),
@@ -114,7 +116,11 @@ fn namespaces(pid: i32) -> Vec<Enforced> {
         (Layer::CgroupNamespace, "cgroup"),
     ];
     let observed = layers.into_iter().map(|(layer, name)| {
-        let (theirs, ours) = (namespace(&pid.to_string(), name), namespace("self", name));
+        let theirs = namespace(&pid.to_string(), name);
+        let ours = match layer {
+            Layer::NetworkNamespace => Some(host_network.to_owned()),
+            _ => namespace("self", name),
+        };
         let own = theirs.is_some() && theirs != ours;
         let state = if own { LayerState::InForce } else { LayerState::Absent };
         Enforced { layer, state, observed: theirs.unwrap_or_else(|| "cannot be read".into()) }

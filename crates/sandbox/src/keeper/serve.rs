@@ -5,6 +5,7 @@ use crate::keeper::cgroup::{Cgroups, Frozen};
 use crate::keeper::create::Maker;
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds};
+use crate::keeper::network::Networks;
 use crate::keeper::template::Templates;
 use crate::keeper::{Session, grant, survey};
 use crate::kernel::{Extent, Failed, Step, copy_mount, restrict};
@@ -53,11 +54,14 @@ struct Keeper {
     init: Option<OwnedFd>,
     templates: Templates,
     filters: Filters,
+    networks: Networks,
     cgroups: Cgroups,
     own_program: OwnedFd,
     own_process: OwnedFd,
     client: Channel,
     sessions: Vec<Session>,
+    /// How many sessions were made.
+    served: u64,
 }
 
 /// Serves the client at `socket` until it closes the conversation. `init` is the program for PID 1
@@ -87,17 +91,20 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
         }
         Err(_) => None,
     };
+    let networks = Networks::new()?;
     let mut keeper = Keeper {
         proof,
         grounds,
         templates: Templates::default(),
         filters: Filters::default(),
+        networks,
         cgroups,
         init,
         own_program,
         own_process,
         client: socket.into(),
         sessions: Vec::new(),
+        served: 0,
     };
     keeper.serve()?;
     Ok(())
@@ -134,6 +141,7 @@ enum Ready {
 impl Keeper {
     fn serve(&mut self) -> Result<(), Failed> {
         loop {
+            self.prepare();
             for ready in self.wait()? {
                 match ready {
                     Ready::Client => {
@@ -149,6 +157,15 @@ impl Keeper {
             while let Some(index) = self.overdue() {
                 self.end(index, EndReason::TimeOver);
             }
+        }
+    }
+
+    /// Makes ready for the next session what does not depend on it, once there has been one: a
+    /// keeper of one session has no use for more.
+    fn prepare(&mut self) {
+        if self.grounds.is_ok() && self.served > 1 {
+            // Without it the next session makes its own, or says why it cannot.
+            cowork_sys::ignore(self.networks.prepare(&self.proof));
         }
     }
 
@@ -248,11 +265,13 @@ impl Keeper {
                     grounds,
                     templates: &mut self.templates,
                     filters: &mut self.filters,
+                    networks: &mut self.networks,
                     cgroups: &self.cgroups,
                     init: init.as_fd(),
                     keeper: self.own_process.as_fd(),
                 };
                 let session = maker.make(&plan)?;
+                self.served += 1;
                 let reply = Reply::Session(session.status());
                 let commands = session.commands.try_clone().ok();
                 self.sessions.push(session);

@@ -93,7 +93,7 @@ impl Drop for Session {
 }
 
 /// The broker of a session: not started before the first call that needs one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct BrokerState {
     /// The keeper's copy of the listener: it outlives any broker.
     pub(crate) listener: Option<OwnedFd>,
@@ -119,6 +119,18 @@ impl Drop for BrokerState {
 }
 
 impl BrokerState {
+    /// None yet, for a session whose network `diagnostics` tells about.
+    pub(crate) fn new(diagnostics: OwnedFd) -> Self {
+        Self {
+            listener: None,
+            diagnostics: Some(diagnostics),
+            scratch: None,
+            in_flight: None,
+            process: None,
+            starts: 0,
+        }
+    }
+
     /// Starts a broker on this session's listener.
     pub(crate) fn start(
         &mut self,

@@ -45,8 +45,8 @@ pub(crate) struct Cradled<'a> {
     pub(crate) entrances: Vec<OwnedFd>,
 }
 
-/// Sends what the keeper needs from inside the namespaces: a diagnostic socket of its network and
-/// the identity of its scratch.
+/// Comes with what the keeper needs from inside the namespaces: the session's scratch, to know its
+/// files by.
 pub(crate) const PLACED: &[u8] = b"placed";
 
 /// Does everything and ends in the exec of init, or reports the step that failed and ends.
@@ -84,8 +84,6 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
     unshare(proof, Leave::Cgroups).step(|| "make a cgroup namespace".into())?;
     join_new_session_keyring().step(|| "make a session keyring".into())?;
     rustix::system::sethostname(cradled.plan.id.as_bytes()).step(|| "set the host name".into())?;
-    cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
-    let diagnostics = diagnostic_socket()?;
 
     let root = template::unfold(&cradled.template)?;
     let scratch = make_scratch(cradled.plan)?;
@@ -93,11 +91,7 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
     for step in &cradled.plan.own {
         builder.carry_out(step, cradled.grants.as_fd(), cradled.home.as_ref())?;
     }
-    cradled
-        .control
-        .send(PLACED, &[diagnostics.as_fd(), scratch.as_fd()])
-        .step(|| "report the placed mounts".into())?;
-    drop(diagnostics);
+    cradled.control.send(PLACED, &[scratch.as_fd()]).step(|| "report the placed mounts".into())?;
     become_root(&root)?;
     limit_namespaces(cradled.plan.profile)?;
     give_up(cradled)
@@ -122,17 +116,6 @@ fn become_inside(standing: Standing) -> Result<(), Failed> {
     // A change of ids clears the request to die with the keeper.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .step(named)
-}
-
-/// A socket that lists the UNIX sockets of the session's network, for the broker.
-fn diagnostic_socket() -> Result<OwnedFd, Failed> {
-    rustix::net::socket_with(
-        rustix::net::AddressFamily::NETLINK,
-        rustix::net::SocketType::RAW,
-        rustix::net::SocketFlags::CLOEXEC,
-        Some(rustix::net::netlink::SOCK_DIAG),
-    )
-    .step(|| "open a socket of the network's diagnostics".into())
 }
 
 /// One file system in memory for everything of the session that is not kept: its size is the

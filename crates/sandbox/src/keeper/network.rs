@@ -1,0 +1,66 @@
+//! Network namespaces, made before they are needed.
+//!
+//! Making one is the largest single cost of a session, and nothing in it depends on the session. The
+//! keeper has no use for a network of its own, so it lives in the one that the next session will
+//! get: a session is cloned into it, and the keeper makes and enters another while it has nothing
+//! else to do. The namespaces are owned by the keeper's user namespace: no process of a session has
+//! any right over them. (An ordinary user's keeper could not go back to the host's network anyway.)
+
+use crate::kernel::{Failed, Step};
+use cowork_sys::process::{Leave, SingleThreaded, unshare};
+use rustix::fd::OwnedFd;
+
+/// The network that the next session gets.
+#[derive(Debug)]
+pub(crate) struct Networks {
+    /// The network that the keeper was started in, as the kernel names it.
+    host: String,
+    /// A socket that lists the UNIX sockets of the network that the keeper is in, for the broker;
+    /// nothing when a session has that network already.
+    ready: Option<OwnedFd>,
+}
+
+impl Networks {
+    pub(crate) fn new() -> Result<Self, Failed> {
+        let host = name().step(|| "read the name of the host's network".into())?;
+        Ok(Self { host, ready: None })
+    }
+
+    /// The network that the keeper was started in, as the kernel names it.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Enters a new network, if the present one is taken.
+    pub(crate) fn prepare(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
+        if self.ready.is_none() {
+            unshare(proof, Leave::Network).step(|| "make a network namespace".into())?;
+            self.ready = Some(furnish()?);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a process cloned now is in a network of its own, and returns the socket that
+    /// tells about it.
+    pub(crate) fn take(&mut self, proof: &SingleThreaded) -> Result<OwnedFd, Failed> {
+        self.prepare(proof)?;
+        self.ready.take().ok_or(rustix::io::Errno::BADF).step(|| "take a network".into())
+    }
+}
+
+/// Brings up the loopback device, and opens the socket of the network's diagnostics.
+fn furnish() -> Result<OwnedFd, Failed> {
+    cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
+    rustix::net::socket_with(
+        rustix::net::AddressFamily::NETLINK,
+        rustix::net::SocketType::RAW,
+        rustix::net::SocketFlags::CLOEXEC,
+        Some(rustix::net::netlink::SOCK_DIAG),
+    )
+    .step(|| "open a socket of the network's diagnostics".into())
+}
+
+fn name() -> Result<String, rustix::io::Errno> {
+    let link = rustix::fs::readlink("/proc/self/ns/net", Vec::new())?;
+    Ok(link.to_string_lossy().into_owned())
+}
