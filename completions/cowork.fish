@@ -31,7 +31,7 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "explain" -d 'Show the
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "doctor" -d 'Look at what this host can do for sessions, and how to get what is missing'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "completions" -d 'Write a completion script for a shell'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "man" -d 'Write the manual pages'
-complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder to grant: PATH[:ro|rw][=NAME]. Without any, the current folder is granted' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`. Without any, the current folder is granted' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l home -d 'Keep the session\'s home in this folder instead of in memory' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
@@ -49,7 +49,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand run" -l debugger -d 'Let d
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l best-effort -d 'Accept limits that this host can only approximate'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -s v -l verbose -d 'Say on standard error which protection is in force'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A folder to grant: PATH[:ro|rw][=NAME]. Without any, the current folder is granted' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`. Without any, the current folder is granted' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l home -d 'Keep the session\'s home in this folder instead of in memory' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F

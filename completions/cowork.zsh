@@ -30,7 +30,7 @@ _cowork() {
         case $line[1] in
             (run)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant\: PATH\[\:ro|rw\]\[=NAME\]. Without any, the current folder is granted]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`. Without any, the current folder is granted]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder instead of in memory]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
@@ -55,7 +55,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (explain)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant\: PATH\[\:ro|rw\]\[=NAME\]. Without any, the current folder is granted]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`. Without any, the current folder is granted]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder instead of in memory]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \

@@ -19,7 +19,7 @@ pub fn channel(input: &[u8]) -> Reached {
         .filter_map(|shift| handle(handles >> shift & 3, contents))
         .collect();
     let [hostile, trusted] = [Peer::Hostile, Peer::Trusted].map(|peer| {
-        let (here, mut there) = Channel::pair().expect("sockets can be made");
+        let (here, there) = Channel::pair().expect("sockets can be made");
         let borrowed: Vec<BorrowedFd<'_>> = handles.iter().map(AsFd::as_fd).collect();
         here.send(packet, &borrowed).expect("there is room for one packet");
         let received = there.receive(peer);

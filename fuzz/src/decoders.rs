@@ -49,6 +49,7 @@ pub(crate) fn guest_seeds() -> Vec<Vec<u8>> {
         folder: b"/sessions/zealous-gauss".to_vec(),
         stdio: [Stdio::Null, Stdio::Passed(0), Stdio::Passed(1)],
         terminal: true,
+        umask: cowork_api::guest::Umask(0o022),
     };
     let begin = Begin {
         walls: vec![Wall { beneath: b"/usr".to_vec(), right: Right::Read }],
@@ -117,6 +118,7 @@ pub(crate) fn keeper_seeds() -> Vec<Vec<u8>> {
             means: "cgroup".to_owned(),
         }],
         grants: vec!["site".to_owned()],
+        submounts: vec![b"/data/inner".to_vec()],
     };
     let fact = Fact {
         name: "landlock".to_owned(),

@@ -54,7 +54,7 @@ impl Pump {
 
     fn read(&mut self) {
         let Some(from) = &self.from else { return };
-        let mut chunk = [0; 32 * 1024];
+        let mut chunk = [0; 16 * 1024];
         match rustix::io::read(from, &mut chunk) {
             Ok(0) => self.from = None,
             Ok(length) => self.waiting.extend(chunk.get(..length).unwrap_or_default()),

@@ -228,7 +228,11 @@ impl Runner {
                 },
             }
         };
-        self.finish(&mut pumps, ended.is_ok());
+        if ended.is_ok() {
+            // Deliverables are looked at while the session still exists.
+            self.count_outputs();
+        }
+        self.finish(&mut pumps);
         let ended = ended?;
         if let Some(errno) = pumps.failure() {
             let cause = std::io::Error::from(errno).to_string();
@@ -242,11 +246,7 @@ impl Runner {
 
     /// Whatever the command left running is ended, so that every stream ends; then what is still on
     /// its way is read.
-    fn finish(&mut self, pumps: &mut Pumps, answers: bool) {
-        if answers {
-            // Deliverables are looked at while the session still exists.
-            self.count_outputs();
-        }
+    fn finish(&mut self, pumps: &mut Pumps) {
         let session = self.id.clone();
         // It may be gone already, which is as good.
         cowork_sys::ignore(self.keeper.call(Request::Destroy { session }));
@@ -371,7 +371,7 @@ fn connect_terminal(
     if streams.interactive() {
         execute.terminal = true;
         if Streams::in_foreground() {
-            wiring.raw = Some(RawTerminal::enter(rustix::stdio::stdin(), streams.shows())?);
+            wiring.raw = Some(RawTerminal::enter(rustix::stdio::stdin(), streams)?);
             let pump = Pump::new(End::Caller(rustix::stdio::stdin()), End::Own(duplicate()?));
             wiring.pumps.inwards.push(pump);
         }
@@ -409,13 +409,12 @@ struct RawTerminal {
 }
 
 impl RawTerminal {
-    /// If the command's output is not `shown` there, that of other programs may be, and keeps its
-    /// form.
-    fn enter(terminal: BorrowedFd<'static>, shown: bool) -> Result<Self, Errno> {
+    /// If the command does not draw there, other programs may, and their output keeps its form.
+    fn enter(terminal: BorrowedFd<'static>, streams: &Streams) -> Result<Self, Errno> {
         let before = tcgetattr(terminal)?;
         let mut raw = before.clone();
         raw.make_raw();
-        if !shown {
+        if !streams.shows() {
             raw.output_modes = before.output_modes;
         }
         tcsetattr(terminal, OptionalActions::Now, &raw)?;

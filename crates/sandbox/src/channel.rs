@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn messages_of_any_size_arrive_whole_with_their_handles() {
         for size in [1, 2, INLINE, INLINE + 1, 1024 * 1024] {
-            let (here, mut there) = Channel::pair().unwrap();
+            let (here, there) = Channel::pair().unwrap();
             let message: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
             let (read, _write) = rustix::pipe::pipe().unwrap();
             here.send(&message, &[read.as_fd()]).unwrap();
@@ -243,14 +243,14 @@ mod tests {
 
     #[test]
     fn a_hostile_peer_cannot_point_elsewhere() {
-        let (here, mut there) = Channel::pair().unwrap();
+        let (here, there) = Channel::pair().unwrap();
         here.send(&vec![1; INLINE + 1], &[]).unwrap();
         assert_eq!(there.receive(Peer::Hostile).unwrap_err(), Errno::BADMSG);
     }
 
     #[test]
     fn a_pipe_in_place_of_a_message_is_refused_at_once() {
-        let (here, mut there) = Channel::pair().unwrap();
+        let (here, there) = Channel::pair().unwrap();
         let (read, _write) = rustix::pipe::pipe().unwrap();
         here.send(super::SPILLED, &[read.as_fd()]).unwrap();
         assert!(there.receive(Peer::Trusted).is_err());
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_closed_end_is_the_end() {
-        let (here, mut there) = Channel::pair().unwrap();
+        let (here, there) = Channel::pair().unwrap();
         drop(here);
         assert!(there.receive(Peer::Trusted).unwrap().is_none());
     }

@@ -27,7 +27,7 @@ pub(crate) fn states(plan: &SessionPlan, group: &Group) -> Vec<LimitState> {
     match group.limits(Controller::Memory) {
         Some(means) => note(LimitKind::Memory, memory, Strength::Enforced, means),
         None => {
-            note(LimitKind::Memory, memory, Strength::BestEffort, "RLIMIT_DATA of each process")
+            note(LimitKind::Memory, memory, Strength::BestEffort, "RLIMIT_DATA of each process");
         }
     }
     let cpus = Cpus::from_millis(limits.cpus.value).map_or("?".into(), |cpus| cpus.to_string());

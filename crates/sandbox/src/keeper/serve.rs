@@ -199,7 +199,7 @@ impl Keeper {
             Err(errno) => return Err(Failed::new("wait for events", errno)),
         }
         // A listener whose processes are gone says HUP; the session's end is told by its handle.
-        let ready = watched.iter().map(|fd| fd.revents()).collect::<Vec<_>>();
+        let ready = watched.iter().map(PollFd::revents).collect::<Vec<_>>();
         let ready = what.iter().zip(ready).map(|(what, revents)| match what {
             Ready::BrokerNeeded(_) => revents.contains(PollFlags::IN),
             Ready::Client | Ready::SessionDied(_) | Ready::BrokerDied(_) => !revents.is_empty(),
