@@ -341,7 +341,7 @@ fn an_init_killed_while_it_is_made_fails_the_creation_and_nothing_else() {
 /// Waits for the answer to the first call and says whether it is a failure; one that came too late
 /// to fail is followed by the session's end.
 fn creation_failed(channel: &mut Channel) -> bool {
-    let mut next = || {
+    let next = || {
         assert!(is_ready(channel, crate::bench::A_WHILE), "the keeper is silent");
         let packet = channel.receive(Peer::Trusted).expect("it speaks").expect("it lives");
         cowork_api::decode::<Message>(&packet.bytes).expect("it is a message")

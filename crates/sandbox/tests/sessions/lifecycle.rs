@@ -205,7 +205,7 @@ fn another_client_gets_the_command_socket_again() {
         let (reply, socket) = keeper.call(attach).expect("it is there");
         assert!(matches!(reply, Reply::Session(_)));
         let socket = socket.expect("the socket comes along");
-        let mut channel = cowork_sandbox::channel::Channel::from(socket);
+        let channel = cowork_sandbox::channel::Channel::from(socket);
         let ping = cowork_api::encode(&ToInit::Ping { nonce: 21 });
         channel.send(&ping, &[]).expect("init is there");
         let answer = channel.receive(cowork_sandbox::channel::Peer::Hostile).expect("it speaks");
