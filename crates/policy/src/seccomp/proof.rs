@@ -222,7 +222,7 @@ fn filters_are_small_and_shallow() {
             let program = policy.assemble(arch).unwrap();
             let (length, depth) = (program.instructions().len(), depth(&program));
             println!("{name} on {arch:?}: {length} instructions, at most {depth} executed");
-            let most = if policy.name() == "door" { (10, 6) } else { (250, 20) };
+            let most = if policy.name() == "door" { (10, 6) } else { (250, 24) };
             assert!(length <= most.0 && depth <= most.1, "{name} on {arch:?}: {length}, {depth}");
         }
     }

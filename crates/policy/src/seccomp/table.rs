@@ -227,9 +227,33 @@ const fn socket_type(value: u32) -> Test {
 const UNIX_TYPES: Node =
     when(socket_type(SOCK_STREAM), &ALLOW, &when(socket_type(SOCK_SEQPACKET), &ALLOW, &EPERM));
 
+/// Protocols of internet sockets: the default of the type, ICMP, TCP, UDP, ICMPv6 and multipath TCP.
+/// Any other (SCTP, DCCP, L2TP…) would make the host's kernel load the module for it.
+const INET_PROTOCOLS: Node = when(
+    equals(Arg::A2, 0),
+    &ALLOW,
+    &when(
+        equals(Arg::A2, 6),
+        &ALLOW,
+        &when(
+            equals(Arg::A2, 17),
+            &ALLOW,
+            &when(
+                equals(Arg::A2, 1),
+                &ALLOW,
+                &when(
+                    equals(Arg::A2, 58),
+                    &ALLOW,
+                    &when(equals(Arg::A2, 262), &ALLOW, &EPROTONOSUPPORT),
+                ),
+            ),
+        ),
+    ),
+);
+
 /// `SOCK_PACKET` turns a socket of this family into one of `AF_PACKET`, for programs of the
 /// nineties (`__sock_create` in `net/socket.c`).
-const INET_TYPES: Node = when(socket_type(SOCK_PACKET), &EAFNOSUPPORT, &ALLOW);
+const INET_TYPES: Node = when(socket_type(SOCK_PACKET), &EAFNOSUPPORT, &INET_PROTOCOLS);
 
 const NETLINK_PROTOCOLS: Node = when(equals(Arg::A2, NETLINK_ROUTE), &ALLOW, &EPROTONOSUPPORT);
 
@@ -241,7 +265,7 @@ const SOCKET: Node = when(
         &INET_TYPES,
         &when(
             equals(Arg::A0, AF_INET6),
-            &ALLOW,
+            &INET_PROTOCOLS,
             &when(equals(Arg::A0, AF_NETLINK), &NETLINK_PROTOCOLS, &EAFNOSUPPORT),
         ),
     ),
