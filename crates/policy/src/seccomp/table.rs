@@ -227,7 +227,7 @@ const fn socket_type(value: u32) -> Test {
 const UNIX_TYPES: Node =
     when(socket_type(SOCK_STREAM), &ALLOW, &when(socket_type(SOCK_SEQPACKET), &ALLOW, &EPERM));
 
-/// Protocols of internet sockets: the default of the type, ICMP, TCP, UDP, ICMPv6 and multipath TCP.
+/// Protocols of internet sockets: the default of the type, ICMP, TCP, UDP, `ICMPv6`, multipath TCP.
 /// Any other (SCTP, DCCP, L2TP…) would make the host's kernel load the module for it.
 const INET_PROTOCOLS: Node = when(
     equals(Arg::A2, 0),
