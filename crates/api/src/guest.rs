@@ -16,8 +16,9 @@ pub struct Begin {
     pub guard: Vec<u8>,
     /// The filter whose verdicts go to the broker, likewise.
     pub door: Vec<u8>,
-    /// Largest number of processes, where the kernel counts them per user namespace.
-    pub processes: u32,
+    /// Largest number of processes, counted in the session's user namespace, where no cgroup counts
+    /// them.
+    pub processes: Option<u32>,
     /// Largest number of open files of a process.
     pub open_files: u32,
     /// Largest data segment of a process, in bytes, where no cgroup limits memory.
@@ -93,6 +94,21 @@ pub enum ToInit {
         /// The folder, in the session.
         folder: Text,
     },
+    /// Which commands run, and which have ended without that being acknowledged.
+    Report {
+        /// Comes back in the answer.
+        nonce: u64,
+    },
+    /// The end of a command was heard and recorded: it may be forgotten.
+    Acknowledge {
+        /// Which.
+        command: u32,
+    },
+    /// Send a signal to every process of the session but PID 1.
+    SignalAll {
+        /// The signal's number.
+        signal: i32,
+    },
 }
 
 /// A command to start.
@@ -144,6 +160,10 @@ pub enum Whom {
     Group,
     /// The group that the command's terminal has in the foreground, else the first group.
     Foreground,
+    /// Every process that the command started, directly or not, as far as it can be followed:
+    /// descendants, and whoever shares a process session with one. Repeated until no new one is
+    /// found, so that with a signal that stops or kills none is missed.
+    Tree,
 }
 
 /// From init to a client.
@@ -190,6 +210,15 @@ pub enum FromInit {
         nonce: u64,
         /// The number; `None` when it cannot be listed.
         entries: Option<u64>,
+    },
+    /// The answer to a report.
+    Report {
+        /// As sent.
+        nonce: u64,
+        /// Commands that run, each with its process id in the session.
+        running: Vec<(u32, i32)>,
+        /// Commands that have ended and were not acknowledged.
+        ended: Vec<(u32, Ending, Usage)>,
     },
 }
 

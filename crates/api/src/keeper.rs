@@ -1,7 +1,9 @@
 //! Messages between a client and its keeper.
 //!
-//! A call carries a number that comes back in its answer. Answers come in order; events about
-//! sessions come in between.
+//! A call carries a number that comes back in its answer. Answers come in order, but for calls that
+//! are answered when something is done that takes long; events about sessions come in between, to
+//! every client. A resident keeper listens and outlives its clients; one that was started for a
+//! single client ends with it.
 
 use crate::{Text, plan};
 use serde::{Deserialize, Serialize};
@@ -18,9 +20,10 @@ pub struct Call {
 /// What a client can ask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Make a session. Its command socket comes back beside the answer.
+    /// Make a session. Beside the answer come the same sockets as of `Attach`.
     Create(Box<plan::SessionPlan>),
-    /// Get the command socket of a session again.
+    /// Get the sockets of a session again: beside the answer come the command socket, then the
+    /// socket on which the session's requests arrive.
     Attach {
         /// Which.
         session: String,
@@ -61,6 +64,67 @@ pub enum Request {
     },
     /// What this host can do.
     Survey,
+    /// Every session of this keeper, for a client that comes after another one.
+    Sessions,
+    /// Keep the descriptors beside this message as those of a command, in case this client dies.
+    /// Not answered: what was sent is kept from then on.
+    Deposit {
+        /// Which session.
+        session: String,
+        /// Which command.
+        command: u32,
+    },
+    /// Get the descriptors of a command back; they are kept all the same.
+    Withdraw {
+        /// Which session.
+        session: String,
+        /// Which command.
+        command: u32,
+    },
+    /// Let go of the descriptors of a command. Not answered.
+    Release {
+        /// Which session.
+        session: String,
+        /// Which command.
+        command: u32,
+    },
+    /// Show a folder that is granted with another access: taken away as by `Revoke`, then granted
+    /// again. If the folder is no longer the one named, nothing happens.
+    Regrant {
+        /// Which session.
+        session: String,
+        /// The grant as it shall be.
+        grant: plan::Grant,
+    },
+    /// Change what a running session may use. All of it is changed, or nothing is.
+    SetLimits {
+        /// Which session.
+        session: String,
+        /// What it may use from now on.
+        limits: plan::Limits,
+    },
+    /// What a session uses now, and has used.
+    Measure {
+        /// Which session.
+        session: String,
+    },
+    /// Remove the folder of a home that no session has, with everything in it. Answered when it is
+    /// gone.
+    RemoveHome {
+        /// Where, free of symbolic links.
+        path: Text,
+        /// Which folder that is.
+        folder: plan::Identity,
+    },
+    /// End every session, and the keeper with them.
+    Leave,
+    /// How many bytes of disk some folders take, together. Answered when they are weighed.
+    Weigh {
+        /// Where, free of symbolic links; what is not there weighs nothing.
+        folders: Vec<Text>,
+        /// Most files to look at.
+        most: u64,
+    },
 }
 
 /// To a client.
@@ -103,6 +167,56 @@ pub enum Reply {
     Revoked(Revoked),
     /// What the host can do.
     Surveyed(Vec<Fact>),
+    /// All sessions.
+    Sessions(Vec<Status>),
+    /// A command's descriptors, beside this; their number.
+    Withdrawn(u32),
+    /// A granted folder has another access.
+    Regranted {
+        /// What taking it away did.
+        revoked: Revoked,
+        /// Mounts inside the folder that came along, by their path on the host.
+        submounts: Vec<Text>,
+    },
+    /// What a session uses.
+    Measured(Measured),
+    /// Bytes of disk.
+    Weighed(u64),
+}
+
+/// What a session uses now, and has used since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// CPU microseconds, of everything that runs or ran in it.
+    pub cpu_us: u64,
+    /// Bytes of memory now.
+    pub memory: u64,
+    /// Most bytes of memory at any moment, where the kernel remembers; else what was measured.
+    pub memory_peak: u64,
+    /// Bytes read from storage.
+    pub read: u64,
+    /// Bytes written to storage.
+    pub written: u64,
+    /// Bytes of scratch in memory that are taken.
+    pub scratch: u64,
+    /// How many processes there are, PID 1 not counted.
+    pub processes: u32,
+    /// The first of them, at most [`MAX_LISTED`].
+    pub listed: Vec<Process>,
+}
+
+/// Most processes that are listed by name.
+pub const MAX_LISTED: usize = 256;
+
+/// A process of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id on the host.
+    pub pid: i32,
+    /// Its id in the session; 0 if it is not known.
+    pub inside: i32,
+    /// Its name, as it calls itself.
+    pub name: String,
 }
 
 /// What a session is made of, as observed from outside.
@@ -120,6 +234,8 @@ pub struct Status {
     pub grants: Vec<String>,
     /// Mounts inside granted folders that came along, by their path on the host.
     pub submounts: Vec<Text>,
+    /// Whether its processes stand still.
+    pub frozen: bool,
 }
 
 /// One layer, as observed.
@@ -281,4 +397,6 @@ pub enum FailureCode {
     HostUnable,
     /// A step of the plan failed.
     StepFailed,
+    /// A command has no descriptors kept.
+    NoDeposit,
 }

@@ -138,6 +138,13 @@ pub enum OwnStep {
         /// Where, in the session.
         at: Text,
     },
+    /// A symbolic link in a folder that this session made; what is there already stays.
+    Link {
+        /// Where, in the session.
+        at: Text,
+        /// What it says.
+        to: Text,
+    },
 }
 
 /// A folder of the host made visible in a session.

@@ -9,8 +9,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, MemfdFlags, SealFlags};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
+    sendmsg, socketpair,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,7 +19,7 @@ use std::mem::MaybeUninit;
 /// Longest message that travels inside a packet.
 const INLINE: usize = 64 * 1024;
 /// Most descriptors beside one message.
-const MAX_HANDLES: usize = 8;
+const MAX_HANDLES: usize = 16;
 /// The packet that says that the message is in the last descriptor. Its first byte is no
 /// generation of the protocol.
 const SPILLED: &[u8] = &[0xff];
@@ -34,7 +35,7 @@ pub struct Channel {
 pub struct Packet {
     /// The message, still encoded.
     pub bytes: Vec<u8>,
-    /// The descriptors beside it.
+    /// The descriptors beside it. All of them, or none: there may be no room for as many.
     pub handles: Vec<OwnedFd>,
 }
 
@@ -103,10 +104,19 @@ impl Channel {
 
     /// Waits for one message; `None` when the other end is closed.
     pub fn receive(&self, peer: Peer) -> Result<Option<Packet>, Errno> {
+        self.receive_with(peer, RecvFlags::empty())
+    }
+
+    /// The next message, or `EAGAIN` when none is there; `None` when the other end is closed.
+    pub fn try_receive(&self, peer: Peer) -> Result<Option<Packet>, Errno> {
+        self.receive_with(peer, RecvFlags::DONTWAIT)
+    }
+
+    fn receive_with(&self, peer: Peer, flags: RecvFlags) -> Result<Option<Packet>, Errno> {
         // The buffer is as large as the message: an idle session holds none.
-        let length = self.next_length()?;
+        let length = self.next_length(flags)?;
         if length > INLINE {
-            self.discard()?;
+            self.discard(flags)?;
             return Err(Errno::MSGSIZE);
         }
         let mut buffer = vec![0; length];
@@ -114,7 +124,8 @@ impl Channel {
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut buffer)];
         let received = loop {
-            match recvmsg(&self.socket, &mut parts, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+            let flags = flags | RecvFlags::CMSG_CLOEXEC;
+            match recvmsg(&self.socket, &mut parts, &mut beside, flags) {
                 Err(Errno::INTR) => {}
                 result => break result?,
             }
@@ -124,6 +135,13 @@ impl Channel {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 handles.extend(rights);
             }
+        }
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            // Somebody else who reads from this end took the one that was measured.
+            return Err(Errno::MSGSIZE);
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            handles.clear();
         }
         if received.bytes == 0 {
             // The other end is closed, or it sent a packet of nothing.
@@ -141,10 +159,10 @@ impl Channel {
         Ok(Some(Packet { bytes, handles }))
     }
 
-    /// How long the next message is; waits for one. Nothing, for an end that is closed.
-    fn next_length(&self) -> Result<usize, Errno> {
+    /// How long the next message is. Nothing, for an end that is closed.
+    fn next_length(&self, flags: RecvFlags) -> Result<usize, Errno> {
         loop {
-            let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
+            let flags = flags | RecvFlags::PEEK | RecvFlags::TRUNC;
             match recv(&self.socket, &mut [0u8; 0], flags) {
                 Err(Errno::INTR) => {}
                 result => return result.map(|(_, length)| length),
@@ -153,12 +171,12 @@ impl Channel {
     }
 
     /// Takes the next message and forgets it, with what is beside it.
-    fn discard(&self) -> Result<(), Errno> {
-        recv(&self.socket, &mut [0u8; 1], RecvFlags::empty()).map(|_| ())
+    fn discard(&self, flags: RecvFlags) -> Result<(), Errno> {
+        recv(&self.socket, &mut [0u8; 1], flags).map(|_| ())
     }
 
-    /// Whether the other end is closed.
-    fn is_closed(&self) -> bool {
+    /// Whether the other end is closed. There may still be something to read.
+    pub fn is_closed(&self) -> bool {
         let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         cowork_sys::ignore(poll(&mut watched, Some(&now)));
@@ -254,6 +272,21 @@ mod tests {
         let (read, _write) = rustix::pipe::pipe().unwrap();
         here.send(super::SPILLED, &[read.as_fd()]).unwrap();
         assert!(there.receive(Peer::Trusted).is_err());
+    }
+
+    #[test]
+    fn more_handles_than_there_is_room_for_are_none() {
+        let (here, there) = Channel::pair().unwrap();
+        let (read, _write) = rustix::pipe::pipe().unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit();
+            rustix::cmsg_space!(ScmRights(super::MAX_HANDLES + 4))];
+        let mut beside = rustix::net::SendAncillaryBuffer::new(&mut space);
+        let handles = [read.as_fd(); super::MAX_HANDLES + 4];
+        assert!(beside.push(rustix::net::SendAncillaryMessage::ScmRights(&handles)));
+        let parts = [std::io::IoSlice::new(b"hello")];
+        rustix::net::sendmsg(&here, &parts, &mut beside, rustix::net::SendFlags::empty()).unwrap();
+        let packet = there.receive(Peer::Trusted).unwrap().unwrap();
+        assert_eq!((packet.bytes.as_slice(), packet.handles.len()), (&b"hello"[..], 0));
     }
 
     #[test]

@@ -155,10 +155,15 @@ pub(crate) fn write_at(base: BorrowedFd<'_>, name: &str, text: &str) -> Result<(
 pub(crate) fn read_at(base: BorrowedFd<'_>, name: &str) -> Result<String, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(base, name, flags, Mode::empty())?;
+    read_all(file.as_fd())
+}
+
+/// Reads such a file from its beginning, whatever was read of it before.
+pub(crate) fn read_all(file: BorrowedFd<'_>) -> Result<String, Errno> {
     let mut text = Vec::new();
     let mut chunk = [0; 8 * 1024];
     loop {
-        let read = rustix::io::read(&file, &mut chunk)?;
+        let read = rustix::io::pread(file, &mut chunk, text.len() as u64)?;
         text.extend_from_slice(chunk.get(..read).unwrap_or_default());
         if read == 0 {
             return Ok(String::from_utf8_lossy(&text).into_owned());

@@ -16,5 +16,6 @@ pub mod host;
 pub mod init;
 pub mod keeper;
 mod kernel;
+pub mod places;
 
 pub use kernel::Failed;

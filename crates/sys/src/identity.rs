@@ -41,6 +41,14 @@ pub fn close_from_at_exec(first: u32) -> Result<(), Errno> {
     check(result).map(|_| ())
 }
 
+/// Closes every descriptor from `first` on. For the first lines of `main`: what is open there was
+/// left by the caller, and no value of this process owns it.
+pub fn close_inherited(first: u32) -> Result<(), Errno> {
+    // SAFETY: close_range takes numbers; see above for why no owned descriptor is closed.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    check(result).map(|_| ())
+}
+
 /// A descriptor number above any that a handle is put at by [`hand_over`], so that no copy
 /// overwrites one still to be made, and low enough for any limit on open files.
 pub const ASIDE: libc::c_int = 16;
@@ -59,6 +67,33 @@ pub fn hand_over(handles: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         check(libc::c_long::from(result))?;
     }
     close_from_at_exec(u32::try_from(handles.len()).unwrap_or(0))
+}
+
+/// Puts `handles` at the descriptors from 3 on, and closes all others. For a forked child that does
+/// one thing with them and ends by [`leave`](crate::process::leave).
+pub fn keep_only(handles: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
+    /// The first descriptor after the standard streams.
+    const FIRST: libc::c_int = 3;
+    // Above every place, so that no copy overwrites one still to be made.
+    let count = libc::c_int::try_from(handles.len()).map_err(|_overflow| Errno::MFILE)?;
+    let aside = ASIDE.max(FIRST + count);
+    let mut copies = Vec::with_capacity(handles.len());
+    for handle in handles {
+        copies.push(rustix::io::fcntl_dupfd_cloexec(handle, aside)?);
+    }
+    let mut kept = Vec::with_capacity(copies.len());
+    for (copy, place) in copies.iter().zip(FIRST..) {
+        // SAFETY: dup3 takes numbers. What was at `place` is closed without its owner knowing: the
+        // caller ends without running a destructor.
+        let result = unsafe { libc::dup3(copy.as_raw_fd(), place, libc::O_CLOEXEC) };
+        check(libc::c_long::from(result))?;
+        // SAFETY: dup3 has just made this descriptor, for this value alone.
+        kept.push(unsafe { OwnedFd::from_raw_fd(place) });
+    }
+    // Closed below with all others.
+    copies.into_iter().for_each(std::mem::forget);
+    close_inherited((FIRST + count).unsigned_abs())?;
+    Ok(kept)
 }
 
 /// Takes over the descriptor `number` that [`hand_over`] put in place before the exec. For the
@@ -88,8 +123,21 @@ pub enum Slot {
 /// Takes the lock on byte `slot` of `file` without waiting. The lock belongs to the open file
 /// description: it ends when the last descriptor of it is closed, also by a crash.
 pub fn take_slot(file: BorrowedFd<'_>, slot: u32) -> Result<Slot, Errno> {
+    match lock_slot(file, slot, libc::F_WRLCK) {
+        Ok(()) => Ok(Slot::Taken),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(Slot::Busy),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Gives back the lock on byte `slot` of `file`.
+pub fn give_slot(file: BorrowedFd<'_>, slot: u32) -> Result<(), Errno> {
+    lock_slot(file, slot, libc::F_UNLCK)
+}
+
+fn lock_slot(file: BorrowedFd<'_>, slot: u32, kind: libc::c_int) -> Result<(), Errno> {
     let lock = libc::flock {
-        l_type: libc::c_short::try_from(libc::F_WRLCK).unwrap_or_default(),
+        l_type: libc::c_short::try_from(kind).unwrap_or_default(),
         l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default(),
         l_start: libc::off_t::from(slot),
         l_len: 1,
@@ -97,11 +145,7 @@ pub fn take_slot(file: BorrowedFd<'_>, slot: u32) -> Result<Slot, Errno> {
     };
     // SAFETY: F_OFD_SETLK reads one `flock`, which lives until the call returns.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-    match check(libc::c_long::from(result)) {
-        Ok(_) => Ok(Slot::Taken),
-        Err(Errno::AGAIN | Errno::ACCESS) => Ok(Slot::Busy),
-        Err(errno) => Err(errno),
-    }
+    check(libc::c_long::from(result)).map(|_| ())
 }
 
 /// Asks the kernel for its Landlock ABI; `None` when Landlock is not there or switched off.

@@ -54,6 +54,14 @@ impl Signals {
     }
 }
 
+/// Sends a signal to every process that this one may signal but itself and PID 1. From PID 1 of a
+/// namespace these are all others in it.
+pub fn signal_everybody(signal: rustix::process::Signal) -> Result<(), Errno> {
+    // SAFETY: kill takes two numbers.
+    let result = unsafe { libc::kill(-1, signal.as_raw()) };
+    check(libc::c_long::from(result)).map(|_| ())
+}
+
 /// What a finished process used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {

@@ -1,22 +1,33 @@
 //! Starting commands, signalling them, and telling their clients how they ended.
+//!
+//! How a command ended is kept until a client has acknowledged it: a client may die between hearing
+//! it and writing it down, and the next one asks. PID 1 never waits for a client that does not read.
 
 use crate::channel::{Channel, Packet, Peer};
+use crate::init::outbox::Outbox;
+use crate::init::tree;
 use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Usage, Whom};
 use cowork_sys::Errno;
-use cowork_sys::signal::{Reaped, reap};
+use cowork_sys::signal::{Reaped, reap, signal_everybody};
 use cowork_sys::spawn::{Command, SpawnError, Stack, Stage, Terminal, spawn};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::collections::VecDeque;
 use std::ffi::CString;
 
-/// Most commands that one session runs at a time; a further one is refused.
-const MAX_COMMANDS: usize = 4096;
+/// Most commands of one session that run, or have ended without that being acknowledged. A further
+/// one is refused.
+const MAX_COMMANDS: usize = 1024;
 
-/// The commands of a session that have not ended.
+/// The commands of a session.
 pub(crate) struct Commands {
     channel: Channel,
+    outbox: Outbox,
     running: Vec<Running>,
+    /// Those that have ended, the longest ago first.
+    ended: VecDeque<Ended>,
+    client: Client,
     stack: Stack,
     /// The session's null device, for streams that are not given.
     null: OwnedFd,
@@ -29,34 +40,80 @@ struct Running {
     terminal: Option<OwnedFd>,
 }
 
+struct Ended {
+    command: u32,
+    /// What its process id was; processes that it left behind may still bear it as their session.
+    pid: i32,
+    ending: Ending,
+    usage: Usage,
+}
+
+/// What kind of client there has been so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Client {
+    /// One that takes what it hears and dies with its session: old endings can be forgotten.
+    Passing,
+    /// One that acknowledges: no ending is forgotten before that.
+    Recording,
+}
+
 impl Commands {
     pub(crate) fn new(channel: Channel) -> Result<Self, Errno> {
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { channel, running: Vec::new(), stack: Stack::default(), null })
+        Ok(Self {
+            channel,
+            outbox: Outbox::default(),
+            running: Vec::new(),
+            ended: VecDeque::new(),
+            client: Client::Passing,
+            stack: Stack::default(),
+            null,
+        })
     }
 
     pub(crate) fn channel(&self) -> &Channel {
         &self.channel
     }
 
+    /// Whether messages wait until the socket has room.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Sends what waited, as far as there is room.
+    pub(crate) fn send_waiting(&mut self) {
+        self.outbox.flush(&self.channel);
+    }
+
     /// Reads one message and acts on it. `false` when nobody can send one any more.
     pub(crate) fn hear(&mut self) -> Result<bool, Errno> {
-        let packet = match self.channel.receive(Peer::Trusted) {
+        let packet = match self.channel.try_receive(Peer::Trusted) {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(false),
             // A message that cannot be read is dropped, and the next one is heard.
-            Err(Errno::BADMSG | Errno::MSGSIZE) => return Ok(true),
+            Err(Errno::BADMSG | Errno::MSGSIZE | Errno::AGAIN) => return Ok(true),
             Err(errno) => return Err(errno),
         };
         let Packet { bytes, handles } = packet;
         match cowork_api::decode::<ToInit>(&bytes) {
-            Ok(ToInit::Ping { nonce }) => self.tell(&FromInit::Pong { nonce }, &[]),
+            Ok(ToInit::Ping { nonce }) => self.tell(&FromInit::Pong { nonce }, None),
             Ok(ToInit::Execute(execute)) => self.execute(&execute, &handles),
             Ok(ToInit::Signal { command, signal, whom }) => self.signal(command, signal, whom),
             Ok(ToInit::OpenTerminal { nonce }) => self.open_terminal(nonce),
             Ok(ToInit::Count { nonce, folder }) => {
                 let entries = count(&folder);
-                self.tell(&FromInit::Counted { nonce, entries }, &[]);
+                self.tell(&FromInit::Counted { nonce, entries }, None);
+            }
+            Ok(ToInit::Report { nonce }) => self.report(nonce),
+            Ok(ToInit::Acknowledge { command }) => {
+                self.client = Client::Recording;
+                self.ended.retain(|ended| ended.command != command);
+            }
+            Ok(ToInit::SignalAll { signal }) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    // In a session without processes there is nobody to hear it.
+                    cowork_sys::ignore(signal_everybody(signal));
+                }
             }
             Err(_malformed) => {}
         }
@@ -69,7 +126,7 @@ impl Commands {
             let Some(index) = self.running.iter().position(|running| running.pid == pid) else {
                 continue;
             };
-            let ended = self.running.swap_remove(index);
+            let command = self.running.swap_remove(index).command;
             let ending = match ending {
                 cowork_sys::signal::Ending::Status(status) => Ending::Status(status),
                 cowork_sys::signal::Ending::Signal(signal) => Ending::Signal(signal),
@@ -79,15 +136,23 @@ impl Commands {
                 system_us: u64::try_from(usage.system.as_micros()).unwrap_or(u64::MAX),
                 peak_kib: usage.peak_kib,
             };
-            self.tell(&FromInit::Ended { command: ended.command, ending, usage }, &[]);
+            self.ended.push_back(Ended { command, pid, ending, usage });
+            self.tell(&FromInit::Ended { command, ending, usage }, None);
         }
         Ok(())
     }
 
-    /// A client that does not read must not stop the session: PID 1 never waits for one. Whoever
-    /// keeps a socket full loses messages, and sees the end of its command by other means.
-    fn tell(&self, message: &FromInit, handles: &[BorrowedFd<'_>]) {
-        cowork_sys::ignore(self.channel.try_send(&cowork_api::encode(message), handles));
+    fn report(&mut self, nonce: u64) {
+        self.client = Client::Recording;
+        let running = self.running.iter().map(|running| (running.command, running.pid)).collect();
+        let ended =
+            self.ended.iter().map(|ended| (ended.command, ended.ending, ended.usage)).collect();
+        self.tell(&FromInit::Report { nonce, running, ended }, None);
+    }
+
+    /// Tells the client something, now or when it has read what it was told before.
+    fn tell(&mut self, message: &FromInit, handle: Option<OwnedFd>) {
+        self.outbox.send(&self.channel, cowork_api::encode(message), handle);
     }
 
     fn execute(&mut self, execute: &Execute, handles: &[OwnedFd]) {
@@ -96,17 +161,11 @@ impl Commands {
             Ok(pid) => FromInit::Started { command, pid },
             Err(why) => FromInit::Refused { command, why },
         };
-        self.tell(&answer, &[]);
+        self.tell(&answer, None);
     }
 
     fn start(&mut self, execute: &Execute, handles: &[OwnedFd]) -> Result<i32, Refusal> {
-        if self.running.iter().any(|running| running.command == execute.command) {
-            return Err(Refusal::Malformed("the command's number is in use".into()));
-        }
-        if self.running.len() >= MAX_COMMANDS {
-            let step = format!("start more than {MAX_COMMANDS} commands at a time");
-            return Err(Refusal::Failed { step, errno: Errno::AGAIN.raw_os_error() });
-        }
+        self.make_room(execute.command)?;
         let arguments = c_strings(&execute.arguments)?;
         let environment = c_strings(&execute.environment)?;
         let programs = programs(execute)?;
@@ -148,36 +207,69 @@ impl Commands {
         Ok(pid)
     }
 
+    /// Makes sure that one more command can be kept in mind, under this number.
+    fn make_room(&mut self, command: u32) -> Result<(), Refusal> {
+        if self.client == Client::Passing {
+            self.ended.retain(|ended| ended.command != command);
+            while self.ended.len() + self.running.len() >= MAX_COMMANDS
+                && self.ended.pop_front().is_some()
+            {}
+        }
+        if self.running.iter().any(|running| running.command == command)
+            || self.ended.iter().any(|ended| ended.command == command)
+        {
+            return Err(Refusal::Malformed("the command's number is in use".into()));
+        }
+        if self.running.len() + self.ended.len() >= MAX_COMMANDS {
+            let step = format!("start more than {MAX_COMMANDS} commands at a time");
+            return Err(Refusal::Failed { step, errno: Errno::AGAIN.raw_os_error() });
+        }
+        Ok(())
+    }
+
     fn signal(&self, command: u32, signal: i32, whom: Whom) {
+        let Some(number) = Signal::from_named_raw(signal) else { return };
+        if whom == Whom::Tree {
+            return self.signal_tree(command, number);
+        }
         let Some(running) = self.running.iter().find(|running| running.command == command) else {
             return;
         };
-        let (Some(pid), Some(signal)) =
-            (Pid::from_raw(running.pid), Signal::from_named_raw(signal))
-        else {
-            return;
-        };
+        let Some(pid) = Pid::from_raw(running.pid) else { return };
         // A command that has ended in between needs no signal.
         match whom {
-            Whom::Leader => drop(kill_process(pid, signal)),
-            Whom::Group => drop(kill_process_group(pid, signal)),
+            Whom::Leader => drop(kill_process(pid, number)),
+            Whom::Group => drop(kill_process_group(pid, number)),
             Whom::Foreground => {
                 let foreground = running.terminal.as_ref();
                 let group = foreground.and_then(|tty| rustix::termios::tcgetpgrp(tty).ok());
-                cowork_sys::ignore(kill_process_group(group.unwrap_or(pid), signal));
+                cowork_sys::ignore(kill_process_group(group.unwrap_or(pid), number));
             }
+            Whom::Tree => {}
         }
     }
 
-    fn open_terminal(&self, nonce: u64) {
+    /// Signals everybody whom a command started, also after its first process has ended.
+    fn signal_tree(&self, command: u32, signal: Signal) {
+        let running = self.running.iter().find(|running| running.command == command);
+        let ended = self.ended.iter().find(|ended| ended.command == command);
+        let root = match (running, ended) {
+            (Some(running), _) => tree::Root::Living(running.pid),
+            (None, Some(ended)) => tree::Root::Buried(ended.pid),
+            (None, None) => return,
+        };
+        tree::signal(root, signal);
+    }
+
+    fn open_terminal(&mut self, nonce: u64) {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         match rustix::fs::open("/dev/ptmx", flags, Mode::empty()) {
             Ok(terminal) => {
-                self.tell(&FromInit::Terminal { nonce, errno: 0 }, &[terminal.as_fd()]);
+                self.tell(&FromInit::Terminal { nonce, errno: 0 }, Some(terminal));
             }
             Err(errno) => {
                 let errno = errno.raw_os_error();
-                self.tell(&FromInit::Terminal { nonce, errno }, &[]);
+                self.tell(&FromInit::Terminal { nonce, errno }, None);
             }
         }
     }

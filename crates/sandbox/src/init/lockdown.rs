@@ -44,7 +44,9 @@ fn set_limits(begin: &Begin) -> Result<(), Failed> {
         setrlimit(resource, exactly(value)).step(|| format!("limit {resource:?}"))
     };
     set(Resource::Core, 0)?;
-    set(Resource::Nproc, u64::from(begin.processes))?;
+    if let Some(processes) = begin.processes {
+        set(Resource::Nproc, processes.into())?;
+    }
     // What the caller may do beyond others is not handed on.
     set(Resource::Rtprio, 0)?;
     set(Resource::Nice, 0)?;

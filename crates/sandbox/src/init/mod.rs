@@ -1,11 +1,14 @@
 //! PID 1 of a session: locks itself down, then starts commands and buries the dead.
 //!
-//! It inherits two sockets and the null device, and nothing else. What it locks down is inherited
+//! It inherits two sockets and the null device, and nothing else, and closes the keeper's when it is
+//! ready. What it locks down is inherited
 //! by every command for free. It is as confined as they are: taking it over gains nothing but the
 //! right to start commands.
 
 mod commands;
 mod lockdown;
+mod outbox;
+mod tree;
 
 use crate::channel::{Channel, Peer};
 use commands::Commands;
@@ -14,6 +17,7 @@ use cowork_sys::identity::take_over;
 use cowork_sys::signal::Signals;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use std::process::ExitCode;
 
@@ -28,6 +32,9 @@ pub fn main() -> ExitCode {
 fn run() -> Result<(), rustix::io::Errno> {
     let control: Channel = take_over(3)?.into();
     let commands: Channel = take_over(4)?.into();
+    // The keeper of an ordinary user could not open this any more once the process is sealed.
+    let storage =
+        rustix::fs::open("/proc/self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     // The exec made this process inspectable again and forgot whom to die with.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -39,7 +46,9 @@ fn run() -> Result<(), rustix::io::Errno> {
     match lockdown::lock_down(&begin) {
         Ok(locked) => {
             let message = cowork_api::encode(&locked.began);
-            control.send(&message, &[locked.listener.as_fd()])?;
+            let handles = [Some(&locked.listener), storage.as_ref().ok()];
+            let handles: Vec<_> = handles.into_iter().flatten().map(AsFd::as_fd).collect();
+            control.send(&message, &handles)?;
         }
         Err(failed) => {
             let errno = failed.errno.raw_os_error();
@@ -49,36 +58,34 @@ fn run() -> Result<(), rustix::io::Errno> {
         }
     }
     // Not needed any more, and the largest thing this process holds.
-    drop(begin);
-    serve(&control, &signals, Commands::new(commands)?)
+    drop((begin, storage));
+    // From here on this process ends with the keeper by signal. Had the keeper ended before that was
+    // asked for, what was just sent could not have been sent.
+    drop(control);
+    serve(&signals, Commands::new(commands)?)
 }
 
-fn serve(
-    control: &Channel,
-    signals: &Signals,
-    mut commands: Commands,
-) -> Result<(), rustix::io::Errno> {
+fn serve(signals: &Signals, mut commands: Commands) -> Result<(), rustix::io::Errno> {
     loop {
-        let mut watched = [
-            PollFd::new(control, PollFlags::IN),
-            PollFd::new(signals, PollFlags::IN),
-            PollFd::new(commands.channel(), PollFlags::IN),
-        ];
+        let wanted =
+            if commands.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut watched =
+            [PollFd::new(signals, PollFlags::IN), PollFd::new(commands.channel(), wanted)];
         match poll(&mut watched, None) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(errno) => return Err(errno),
         }
-        let [gone, died, asked] = watched.map(|fd| !fd.revents().is_empty());
-        if gone {
-            // The keeper says nothing after the beginning: this is its end of the socket closing.
-            return Ok(());
-        }
-        if died {
+        let [died, socket] = watched.map(|fd| fd.revents());
+        if !died.is_empty() {
             while signals.next()?.is_some() {}
             commands.bury()?;
         }
-        if asked && !commands.hear()? {
+        if socket.contains(PollFlags::OUT) {
+            commands.send_waiting();
+        }
+        let asked = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+        if socket.intersects(asked) && !commands.hear()? {
             return Ok(());
         }
     }

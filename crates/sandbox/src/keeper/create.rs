@@ -1,24 +1,25 @@
 //! Making a session, from its plan to the moment a command can be started in it.
 
-use crate::channel::{Channel, Peer};
+use crate::channel::{Channel, Packet, Peer};
 use crate::keeper::cgroup::{Cgroups, Controller, Frozen};
+use crate::keeper::deposits::Deposits;
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::network::Networks;
-use crate::keeper::observe::{self, Report};
+use crate::keeper::observe::{self, Own, Report};
 use crate::keeper::stage::{self, Cradled};
 use crate::keeper::template::Templates;
 use crate::keeper::{BrokerState, Session, grant, ids, limits};
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_of, restrict};
 use cowork_api::guest::{Began, Begin};
 use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{OwnStep, SessionPlan};
+use cowork_api::plan::{Identity, OwnStep, SessionPlan};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags, fchown, mkdirat};
+use rustix::fs::{Mode, OFlags, fchown, mkdirat};
 use rustix::process::{Gid, Uid};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,6 +32,9 @@ pub(crate) struct Maker<'a> {
     pub(crate) filters: &'a mut Filters,
     pub(crate) networks: &'a mut Networks,
     pub(crate) cgroups: &'a Cgroups,
+    pub(crate) pool: &'a ids::Pool,
+    /// The namespaces of the keeper.
+    pub(crate) own: &'a Own,
     pub(crate) init: BorrowedFd<'a>,
     /// A handle on the keeper itself.
     pub(crate) keeper: BorrowedFd<'a>,
@@ -51,8 +55,8 @@ impl Maker<'_> {
         }
         let report = await_init(&mut session)?;
         let init = session.init_pid();
-        let host = self.networks.host();
-        session.enforcement = observe::observe(init, host, session.standing, plan.profile, report);
+        session.enforcement =
+            observe::observe(init, self.own, session.standing, plan.profile, report);
         observe::compare(plan, &session.enforcement)?;
         for folder in prepared {
             let came_along = grant::attach(&mut session, folder)?;
@@ -66,25 +70,23 @@ impl Maker<'_> {
         let template = self.templates.prepare(self.grounds, &plan.root).map_err(unable)?;
         let pool = match standing {
             Standing::User { .. } => None,
-            Standing::Root => {
-                Some(self.grounds.within(Ground::HostView, ids::take).map_err(unable)?)
-            }
+            Standing::Root => Some(self.pool.take(self.grounds).map_err(unable)?),
         };
         let kuid = pool.as_ref().map(|pool| pool.id);
-        let home = self.prepare_home(plan, kuid)?;
+        let (home, home_folder) = self.prepare_home(plan, kuid)?.unzip();
         let hub = Hub::make(plan).map_err(unable)?;
         let group = self.cgroups.make(&plan.id, &plan.limits);
-        let limits = limits::states(plan, &group);
+        let limits = limits::states(plan.profile, &plan.limits, &group);
         limits::check(&plan.limits, &limits)?;
         let (control, their_control) = Channel::pair().map_err(unable_errno)?;
         let (commands, their_commands) = Channel::pair().map_err(unable_errno)?;
         let grants = hub.view().map_err(unable)?;
         let entrances = group.entrances().map_err(unable_errno)?;
-
-        let diagnostics = self.networks.take(self.proof).map_err(unable)?;
+        let birthplace = group.birthplace().map_err(unable_errno)?;
+        self.networks.take(self.proof).map_err(unable)?;
 
         self.grounds.enter(Ground::Cradle).map_err(unable)?;
-        let forked = fork(self.proof, Namespaces::Session, group.birthplace());
+        let forked = fork(self.proof, Namespaces::Session, birthplace.as_ref().map(AsFd::as_fd));
         if matches!(forked, Ok(Forked::Child)) {
             // With the keeper's ends of these sockets open the child would never see that the keeper
             // is gone.
@@ -113,39 +115,48 @@ impl Maker<'_> {
             id: plan.id.clone(),
             pid,
             handle,
-            control,
+            control: Some(control),
             commands: commands.into(),
+            requests: None,
+            scratch: None,
+            storage: None,
+            deposits: Deposits::default(),
             standing,
             profile: plan.profile,
             ids: pool,
             hub: hub.into_folder(),
             group,
             limits,
+            wanted: plan.limits,
+            peak: 0,
+            home: home_folder,
             grants: Vec::new(),
             submounts: Vec::new(),
             mappings: Vec::new(),
             enforcement: Vec::new(),
             frozen: Frozen::No,
             stopped: Vec::new(),
-            broker: BrokerState::new(diagnostics),
+            broker: BrokerState::default(),
             deadline: plan.limits.wall.map(|ms| Instant::now() + Duration::from_millis(ms)),
         };
         // From here on dropping `session` ends it.
         back.map_err(unable)?;
         map_ids(&session).map_err(unable)?;
         let begin = begin(plan, &session, self.filters)?;
-        // A first process that failed already has said why; that is read next.
-        cowork_sys::ignore(session.control.send(b"go", &[]));
-        cowork_sys::ignore(session.control.send(&cowork_api::encode(&begin), &[]));
+        if let Some(control) = &session.control {
+            // A first process that failed already has said why; that is read next.
+            cowork_sys::ignore(control.send(b"go", &[]));
+            cowork_sys::ignore(control.send(&cowork_api::encode(&begin), &[]));
+        }
         Ok(session)
     }
 
-    /// The mount of a home that is kept on disk.
+    /// The mount of a home that is kept on disk, and which folder it is.
     fn prepare_home(
         &mut self,
         plan: &SessionPlan,
         kuid: Option<u32>,
-    ) -> Result<Option<OwnedFd>, Failure> {
+    ) -> Result<Option<(OwnedFd, Identity)>, Failure> {
         let from = plan.own.iter().find_map(|step| match step {
             OwnStep::Home { from, .. } => Some(path_of(from)),
             _ => None,
@@ -166,10 +177,11 @@ impl Maker<'_> {
 /// Copies the mount of a home on disk. In root mode its files are stored as `nobody` and shown as
 /// the session's: whoever has the id next cannot read them, and nothing needs to change owner when
 /// a session ends.
-fn home_mount(from: &Path, mapping: Option<&OwnedFd>) -> Result<OwnedFd, Failure> {
+fn home_mount(from: &Path, mapping: Option<&OwnedFd>) -> Result<(OwnedFd, Identity), Failure> {
     let named = || format!("use `{}` as the session's home", from.display());
     let refused = |failed: Failed| failed.into_failure(FailureCode::FolderRefused);
     let folder = crate::folder::open_exactly(from).step(named).map_err(refused)?;
+    let identity = crate::folder::identity(folder.as_fd()).step(named).map_err(refused)?;
     if mapping.is_some() {
         let stat = rustix::fs::fstat(&folder).step(named).map_err(refused)?;
         if stat.st_uid != ids::NOBODY {
@@ -202,7 +214,7 @@ fn home_mount(from: &Path, mapping: Option<&OwnedFd>) -> Result<OwnedFd, Failure
         idmap: mapping.map(AsFd::as_fd),
     };
     restrict(mount.as_fd(), &attributes).step(named).map_err(refused)?;
-    Ok(mount)
+    Ok((mount, identity))
 }
 
 fn is_empty(folder: &OwnedFd) -> bool {
@@ -215,7 +227,6 @@ fn is_empty(folder: &OwnedFd) -> bool {
 /// granted folders in. It goes away with the value unless it becomes the session's.
 struct Hub {
     path: String,
-    folder: Option<OwnedFd>,
 }
 
 impl Hub {
@@ -223,7 +234,7 @@ impl Hub {
         let path = format!("/sessions/{}", plan.id);
         let named = || format!("make the folder of grants of {}", plan.id);
         mkdirat(rustix::fs::CWD, &*path, Mode::from_raw_mode(0o755)).step(named)?;
-        let mut hub = Self { path, folder: None };
+        let hub = Self { path };
         let mount = copy_mount(rustix::fs::CWD, Path::new(&hub.path), Extent::One).step(named)?;
         let shared = Attributes { propagation: Some(Propagation::Shared), ..Attributes::default() };
         restrict(mount.as_fd(), &shared).step(named)?;
@@ -236,7 +247,6 @@ impl Hub {
         for name in names.flatten() {
             mkdirat(&mount, &**name, Mode::from_raw_mode(0o755)).step(named)?;
         }
-        hub.folder = Some(mount);
         Ok(hub)
     }
 
@@ -255,7 +265,7 @@ impl Hub {
     }
 
     fn into_folder(mut self) -> HubFolder {
-        HubFolder { path: std::mem::take(&mut self.path), folder: self.folder.take() }
+        HubFolder { path: std::mem::take(&mut self.path) }
     }
 }
 
@@ -271,18 +281,22 @@ impl Drop for Hub {
 #[derive(Debug)]
 pub(crate) struct HubFolder {
     path: String,
-    folder: Option<OwnedFd>,
 }
 
-impl AsFd for HubFolder {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.folder.as_ref().map_or(rustix::fs::CWD, |folder| folder.as_fd())
+impl HubFolder {
+    /// Where it is, in the hub.
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.path)
+    }
+
+    /// A handle on the mount that granted folders are attached in.
+    pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
+        open_folder(self.path())
     }
 }
 
 impl Drop for HubFolder {
     fn drop(&mut self) {
-        drop(self.folder.take());
         remove_hub(&self.path);
     }
 }
@@ -319,26 +333,31 @@ fn map_ids(session: &Session) -> Result<(), Failed> {
 
 /// What init is told: the filters, and what only it can set.
 fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result<Begin, Failure> {
-    let in_cgroup = session.group.limits(Controller::Memory).is_some();
+    let in_cgroup = |controller| session.group.limits(controller).is_some();
     let (guard, door) = filters.compiled(plan.profile, plan.debugging)?;
     Ok(Begin {
         walls: plan.walls.clone(),
         guard,
         door,
-        processes: plan.limits.processes.value,
+        processes: (!in_cgroup(Controller::Pids)).then_some(plan.limits.processes.value),
         open_files: plan.limits.open_files.value,
-        data_bytes: (!in_cgroup).then_some(plan.limits.memory.value),
+        data_bytes: (!in_cgroup(Controller::Memory)).then_some(plan.limits.memory.value),
         canary: cowork_policy::plan::CANARY.into(),
     })
 }
 
-/// Waits until init is locked down, and takes over the listener of its filter.
+/// Waits until init is locked down, and takes over the listener of its filter. What comes on the
+/// way comes from the session's first process, which is still the keeper's own program.
 fn await_init(session: &mut Session) -> Result<Report, Failure> {
     let deadline = Instant::now() + PATIENCE;
+    let control = session.control.take().ok_or_else(|| lost("it has no socket"))?;
     loop {
-        let packet = next_packet(session, deadline)?;
+        let packet = next_packet(&control, deadline)?;
         if packet.bytes == stage::PLACED {
-            let scratch = packet.handles.into_iter().next();
+            let mut handles = packet.handles.into_iter();
+            session.scratch = handles.next();
+            session.requests = handles.next();
+            let scratch = session.scratch.as_ref();
             let scratch = scratch.and_then(|scratch| rustix::fs::fstat(scratch).ok());
             session.broker.scratch = scratch.map(|stat| stat.st_dev);
             continue;
@@ -346,11 +365,15 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
         let began = cowork_api::decode::<Began>(&packet.bytes);
         return match began {
             Ok(Began::Ready { landlock_abi, canary, forbidden_call, killable: _ }) => {
-                let listener = packet.handles.into_iter().next();
+                let mut handles = packet.handles.into_iter();
+                let listener = handles.next();
+                session.storage = match session.standing {
+                    Standing::User { .. } => handles.next(),
+                    Standing::Root => None,
+                };
                 let report =
                     Report { landlock_abi, canary, forbidden_call, listener: listener.is_some() };
                 session.broker.listener = listener;
-                session.broker.in_flight = Some(in_flight_table().map_err(unable_errno)?);
                 Ok(report)
             }
             Ok(Began::Failed { step, errno }) => {
@@ -361,14 +384,11 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
     }
 }
 
-fn next_packet(
-    session: &mut Session,
-    deadline: Instant,
-) -> Result<crate::channel::Packet, Failure> {
+fn next_packet(control: &Channel, deadline: Instant) -> Result<Packet, Failure> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = rustix::event::Timespec::try_from(left).ok();
-        let mut ready = [PollFd::new(&session.control, PollFlags::IN)];
+        let mut ready = [PollFd::new(control, PollFlags::IN)];
         match poll(&mut ready, left.as_ref()) {
             Ok(0) => return Err(lost("it was not ready in time")),
             Ok(_) => break,
@@ -377,8 +397,8 @@ fn next_packet(
         }
     }
     // A peer that ended without reading everything is reported once, before what it said.
-    let received = match session.control.receive(Peer::Hostile) {
-        Err(Errno::CONNRESET) => session.control.receive(Peer::Hostile),
+    let received = match control.receive(Peer::Hostile) {
+        Err(Errno::CONNRESET) => control.receive(Peer::Hostile),
         received => received,
     };
     match received {
@@ -386,14 +406,6 @@ fn next_packet(
         Ok(None) => Err(lost("its first process ended")),
         Err(errno) => Err(unable_errno(errno)),
     }
-}
-
-/// The calls that a broker has received and not answered: one number each, so that the next broker
-/// can answer them if this one dies.
-fn in_flight_table() -> Result<OwnedFd, Errno> {
-    let table = rustix::fs::memfd_create(c"cowork-in-flight", MemfdFlags::CLOEXEC)?;
-    rustix::fs::ftruncate(&table, crate::broker::TABLE_BYTES)?;
-    Ok(table)
 }
 
 fn lost(why: &str) -> Failure {

@@ -7,7 +7,6 @@
 
 use crate::folder::{identity, open_exactly};
 use crate::keeper::Session;
-use crate::keeper::cgroup::Frozen;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids;
 use crate::keeper::tree::{self, Hold, Mount};
@@ -19,10 +18,10 @@ use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::SingleThreaded;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
+use rustix::fs::{Mode, mkdirat, rmdir};
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A granted folder that is ready to be attached.
@@ -47,6 +46,15 @@ pub(crate) fn prepare(
             "give this one another name with `=name`",
         ));
     }
+    make_mount(proof, grounds, session, grant)
+}
+
+fn make_mount(
+    proof: &SingleThreaded,
+    grounds: &mut Grounds,
+    session: &mut Session,
+    grant: &Grant,
+) -> Result<Prepared, Failure> {
     if !is_plain_name(&grant.name) {
         let sentence = format!("`{}` cannot be the name of a folder", grant.name);
         return Err(failure(FailureCode::Malformed, sentence, ""));
@@ -149,33 +157,55 @@ fn limit(
 /// Attaches the mount in the hub; it appears in the session.
 fn place(session: &Session, name: &str, mount: &OwnedFd) -> Result<(), Failed> {
     let named = || format!("attach the folder `{name}`");
-    match mkdirat(&session.hub, name, Mode::from_raw_mode(0o755)) {
+    let hub = session.hub.open().step(named)?;
+    match mkdirat(&hub, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(Failed::new(named(), errno)),
     }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(mount, "", &session.hub, name, flags).step(named)
+    move_mount(mount, "", &hub, name, flags).step(named)
 }
 
 /// Takes the folder away. The keeper is in the hub.
 pub(crate) fn revoke(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
-    if !session.grants.iter().any(|known| known == name) {
-        let sentence = format!("the session has no granted folder `{name}`");
-        return Err(failure(FailureCode::NoGrant, sentence, "see its grants in its status"));
+    check_granted(session, name)?;
+    session.while_frozen(|session| withdraw(session, name))
+}
+
+/// Shows a granted folder with another access. The new mount is made first, so that a folder that
+/// is no longer the one named is not taken away; both happen while the session stands still, so
+/// that nobody inside sees it missing who does not hold on to it.
+pub(crate) fn regrant(
+    proof: &SingleThreaded,
+    grounds: &mut Grounds,
+    session: &mut Session,
+    grant: &Grant,
+) -> Result<(Revoked, Vec<Text>), Failure> {
+    check_granted(session, &grant.name)?;
+    let prepared = make_mount(proof, grounds, session, grant)?;
+    session.while_frozen(|session| {
+        let revoked = withdraw(session, &grant.name)?;
+        if revoked.certainty == Certainty::SessionEnded {
+            return Ok((revoked, Vec::new()));
+        }
+        let submounts = attach(session, prepared)?;
+        Ok((revoked, submounts))
+    })
+}
+
+fn check_granted(session: &Session, name: &str) -> Result<(), Failure> {
+    if session.grants.iter().any(|known| known == name) {
+        return Ok(());
     }
-    let point = session.hub_path().join(name);
-    let was_frozen = session.frozen;
-    // Standing still makes it quick, not sure: what is sure is the kernel's answer to unmount. A
-    // session that cannot be frozen loses the folder all the same.
-    cowork_sys::ignore(session.set_frozen(Frozen::Yes));
-    let revoked = take_away(session, &point);
-    if was_frozen == Frozen::No {
-        // Whatever came of it, the session goes on: a thaw that fails is reported by the next
-        // freeze or by the session's end.
-        drop(session.set_frozen(Frozen::No));
-    }
-    let revoked = revoked.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
-    cowork_sys::ignore(unlinkat(&session.hub, name, AtFlags::REMOVEDIR));
+    let sentence = format!("the session has no granted folder `{name}`");
+    Err(failure(FailureCode::NoGrant, sentence, "see its grants in its status"))
+}
+
+fn withdraw(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
+    let point = session.hub.path().join(name);
+    let revoked = take_away(session, &point)
+        .map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+    cowork_sys::ignore(rmdir(&point));
     session.grants.retain(|known| known != name);
     Ok(revoked)
 }
@@ -276,11 +306,6 @@ impl Session {
         let inside = Path::new(cowork_policy::plan::SESSIONS).join(&self.id).join("mnt").join(name);
         let device = rustix::fs::stat(point).map_or(0, |stat| stat.st_dev);
         Hold::new(inside, device)
-    }
-
-    /// Where the session's grants are, in the hub.
-    pub(crate) fn hub_path(&self) -> PathBuf {
-        Path::new("/sessions").join(&self.id)
     }
 }
 

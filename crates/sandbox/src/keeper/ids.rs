@@ -1,8 +1,9 @@
 //! User ids of sessions: taken from a pool in root mode, mapped on mounts.
 
+use crate::keeper::grounds::{Ground, Grounds};
 use crate::kernel::{Failed, Step};
 use cowork_sys::Errno;
-use cowork_sys::identity::{Slot, take_slot};
+use cowork_sys::identity::{Slot, give_slot, take_slot};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork, leave};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
@@ -10,8 +11,10 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getppid, pidfd_send_signal,
     set_parent_process_death_signal, waitid,
 };
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::rc::Rc;
 
 /// The first id of the pool. The range from 1,879,048,192 to 2,147,352,575 is assigned to nobody
 /// by systemd's table of user ids, and lies above the usual ranges for `/etc/subuid`.
@@ -23,40 +26,84 @@ pub(crate) const NOBODY: u32 = 65_534;
 /// The user and group that a session sees itself as.
 pub(crate) const INSIDE: u32 = 1000;
 
+/// The ids that this keeper has taken. One file is open for all of them: a file for each would be
+/// one more to copy with every process that is made.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Rc<RefCell<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// One byte per id, locked by open file description: a keeper that crashes gives its ids back at
+    /// once, and two keepers never hold the same one.
+    locks: Option<OwnedFd>,
+    /// Those of this keeper, which its own locks do not keep from it.
+    slots: HashSet<u32>,
+    /// Where the next free one is looked for.
+    next: Option<u32>,
+}
+
 /// An id of the pool, this session's until the value is dropped or the keeper dies.
 #[derive(Debug)]
 pub(crate) struct PoolId {
     pub(crate) id: u32,
-    /// The lock belongs to this open file; closing it gives the id back.
-    _lock: OwnedFd,
+    slot: u32,
+    pool: Rc<RefCell<Taken>>,
 }
 
-/// How far this keeper has come in the pool.
-static NEXT: AtomicU32 = AtomicU32::new(0);
+impl Drop for PoolId {
+    fn drop(&mut self) {
+        let mut taken = self.pool.borrow_mut();
+        taken.slots.remove(&self.slot);
+        if let Some(locks) = &taken.locks {
+            // Should it fail, the id is given back with the keeper's end.
+            cowork_sys::ignore(give_slot(locks.as_fd(), self.slot));
+        }
+    }
+}
 
-/// Takes a free id. Must be called where the host's `/run` is visible.
-///
-/// The lock file is one byte per id, locked by open file description: a keeper that crashes gives
-/// its ids back at once, and two keepers never hold the same one.
-pub(crate) fn take() -> Result<PoolId, Failed> {
+impl Pool {
+    /// Takes a free id.
+    pub(crate) fn take(&self, grounds: &mut Grounds) -> Result<PoolId, Failed> {
+        let mut taken = self.0.borrow_mut();
+        if taken.locks.is_none() {
+            taken.locks = Some(grounds.within(Ground::HostView, open_locks)?);
+        }
+        let slot = taken.take()?;
+        Ok(PoolId { id: FIRST + slot, slot, pool: Rc::clone(&self.0) })
+    }
+}
+
+/// Opens the file with the locks, where the host's `/run` is visible.
+fn open_locks() -> Result<OwnedFd, Failed> {
     let named = || "open the pool of user ids in /run/cowork".to_owned();
     match mkdirat(CWD, "/run/cowork", Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(Failed::new(named(), errno)),
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = openat(CWD, "/run/cowork/ids", flags, Mode::from_raw_mode(0o600)).step(named)?;
-    // Keepers start apart from each other, and each goes on where it last found a free one.
-    let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-    let start = own.wrapping_add(NEXT.load(Ordering::Relaxed));
-    for step in 0..COUNT {
-        let slot = start.wrapping_add(step) % COUNT;
-        if take_slot(lock.as_fd(), slot).step(named)? == Slot::Taken {
-            NEXT.fetch_add(step.wrapping_add(1), Ordering::Relaxed);
-            return Ok(PoolId { id: FIRST + slot, _lock: lock });
+    openat(CWD, "/run/cowork/ids", flags, Mode::from_raw_mode(0o600)).step(named)
+}
+
+impl Taken {
+    fn take(&mut self) -> Result<u32, Failed> {
+        let named = || "take a user id".to_owned();
+        let locks = self.locks.as_ref().ok_or(Errno::BADF).step(named)?;
+        // Keepers start apart from each other, and each goes on where it last found a free one.
+        let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+        let start = self.next.unwrap_or(own);
+        for step in 0..COUNT {
+            let slot = start.wrapping_add(step) % COUNT;
+            if self.slots.contains(&slot) {
+                continue;
+            }
+            if take_slot(locks.as_fd(), slot).step(named)? == Slot::Taken {
+                self.next = Some(slot + 1);
+                self.slots.insert(slot);
+                return Ok(slot);
+            }
         }
+        Err(Failed::new(format!("take a user id: all {COUNT} are in use"), Errno::AGAIN))
     }
-    Err(Failed::new(format!("take a user id: all {COUNT} are in use"), Errno::AGAIN))
 }
 
 /// A user namespace that maps one user and one group of a file system to a session's, for an

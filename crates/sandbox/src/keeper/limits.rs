@@ -2,12 +2,11 @@
 
 use crate::keeper::cgroup::{Controller, Group};
 use cowork_api::keeper::{Failure, FailureCode, LimitKind, LimitState, Strength};
-use cowork_api::plan::{Demand, Limits, Profile, SessionPlan};
+use cowork_api::plan::{Demand, Limits, Profile};
 use cowork_policy::{Bytes, Cpus, Span};
 
 /// The state of every limit, given the groups that were made.
-pub(crate) fn states(plan: &SessionPlan, group: &Group) -> Vec<LimitState> {
-    let limits = &plan.limits;
+pub(crate) fn states(profile: Profile, limits: &Limits, group: &Group) -> Vec<LimitState> {
     let mut states = Vec::new();
     let mut note = |limit, value: String, strength, means: &str| {
         states.push(LimitState { limit, strength, value, means: means.to_owned() });
@@ -44,7 +43,7 @@ pub(crate) fn states(plan: &SessionPlan, group: &Group) -> Vec<LimitState> {
     let scratch = format!("{:#}", Bytes::new(limits.scratch.value));
     // In `nested` a session can mount further file systems in memory; only a limit on memory
     // bounds those.
-    if plan.profile == Profile::Nested && group.limits(Controller::Memory).is_none() {
+    if profile == Profile::Nested && group.limits(Controller::Memory).is_none() {
         let means = "size of the session's file system in memory, but it can mount others";
         note(LimitKind::Scratch, scratch, Strength::BestEffort, means);
     } else {

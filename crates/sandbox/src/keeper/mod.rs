@@ -1,28 +1,44 @@
 //! The keeper: holds the host's view, makes sessions, grants to them, and ends them.
 //!
-//! One thread, one loop: messages of its client, deaths of sessions, calls that need a broker,
-//! and deadlines. It starts no process but sessions, brokers and the carriers of id maps. When its
-//! client closes the conversation it ends every session and leaves; when it dies, the kernel ends
-//! every session, because each first process asked to die with it.
+//! One thread, one loop: messages of its clients, deaths of sessions, calls that need a broker,
+//! and deadlines. It starts no process but sessions, brokers, the carriers of id maps and those
+//! that do something with whole folders of the host. A keeper of one client ends every session and leaves when the client closes
+//! the conversation; a resident one outlives its clients, and leaves when it is asked to or has
+//! nothing to keep. When it dies, the kernel ends every session, because each first process asked
+//! to die with it.
 
 mod cgroup;
+mod change;
+mod clients;
 mod create;
+mod deposits;
+mod errand;
 mod filters;
+mod folders;
 mod grant;
 mod grounds;
 mod ids;
 mod limits;
+mod measure;
 mod network;
 mod observe;
+mod register;
+mod requests;
 mod serve;
 mod session;
 mod stage;
 pub mod survey;
 mod template;
 mod tree;
+mod watch;
 
+pub use clients::Service;
 pub use serve::{KeeperError, main};
 pub(crate) use session::{BrokerState, Session};
+
+/// The argument that makes a keeper a resident one: its standard input is then a socket that
+/// listens.
+pub const RESIDENT: &str = "--resident";
 
 /// Removes what keepers left behind that were killed: empty cgroups. Everything else of theirs, the
 /// kernel has already taken away.

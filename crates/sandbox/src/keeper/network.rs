@@ -8,22 +8,29 @@
 
 use crate::kernel::{Failed, Step};
 use cowork_sys::process::{Leave, SingleThreaded, unshare};
-use rustix::fd::OwnedFd;
 
 /// The network that the next session gets.
 #[derive(Debug)]
 pub(crate) struct Networks {
     /// The network that the keeper was started in, as the kernel names it.
     host: String,
-    /// A socket that lists the UNIX sockets of the network that the keeper is in, for the broker;
-    /// nothing when a session has that network already.
-    ready: Option<OwnedFd>,
+    /// Whether the network that the keeper is in is nobody's yet.
+    present: Present,
+}
+
+/// Whose the network is that the keeper is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Present {
+    /// The host's, or a session's.
+    Taken,
+    /// The next session's.
+    Free,
 }
 
 impl Networks {
     pub(crate) fn new() -> Result<Self, Failed> {
         let host = name().step(|| "read the name of the host's network".into())?;
-        Ok(Self { host, ready: None })
+        Ok(Self { host, present: Present::Taken })
     }
 
     /// The network that the keeper was started in, as the kernel names it.
@@ -33,31 +40,20 @@ impl Networks {
 
     /// Enters a new network, if the present one is taken.
     pub(crate) fn prepare(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
-        if self.ready.is_none() {
+        if self.present == Present::Taken {
             unshare(proof, Leave::Network).step(|| "make a network namespace".into())?;
-            self.ready = Some(furnish()?);
+            cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
+            self.present = Present::Free;
         }
         Ok(())
     }
 
-    /// Makes sure that a process cloned now is in a network of its own, and returns the socket that
-    /// tells about it.
-    pub(crate) fn take(&mut self, proof: &SingleThreaded) -> Result<OwnedFd, Failed> {
+    /// Makes sure that a process cloned now is in a network of its own.
+    pub(crate) fn take(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
         self.prepare(proof)?;
-        self.ready.take().ok_or(rustix::io::Errno::BADF).step(|| "take a network".into())
+        self.present = Present::Taken;
+        Ok(())
     }
-}
-
-/// Brings up the loopback device, and opens the socket of the network's diagnostics.
-fn furnish() -> Result<OwnedFd, Failed> {
-    cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
-    rustix::net::socket_with(
-        rustix::net::AddressFamily::NETLINK,
-        rustix::net::SocketType::RAW,
-        rustix::net::SocketFlags::CLOEXEC,
-        Some(rustix::net::netlink::SOCK_DIAG),
-    )
-    .step(|| "open a socket of the network's diagnostics".into())
 }
 
 fn name() -> Result<String, rustix::io::Errno> {

@@ -23,15 +23,43 @@ pub(crate) struct Report {
 /// The lowest Landlock ABI with scopes for signals and abstract sockets.
 const SCOPES_ABI: u32 = 6;
 
+/// The namespaces that a session must not share.
+#[derive(Debug)]
+pub(crate) struct Own(Vec<(Layer, &'static str, Option<String>)>);
+
+impl Own {
+    /// Those of the keeper, which is in the hub. It may live in the network of the next session, so
+    /// that there the host's counts, as the kernel names it.
+    pub(crate) fn read(host_network: &str) -> Self {
+        let layers = [
+            (Layer::UserNamespace, "user"),
+            (Layer::MountNamespace, "mnt"),
+            (Layer::PidNamespace, "pid"),
+            (Layer::NetworkNamespace, "net"),
+            (Layer::IpcNamespace, "ipc"),
+            (Layer::UtsNamespace, "uts"),
+            (Layer::CgroupNamespace, "cgroup"),
+        ];
+        let links = layers.into_iter().map(|(layer, name)| {
+            let link = match layer {
+                Layer::NetworkNamespace => Some(host_network.to_owned()),
+                _ => namespace("self", name),
+            };
+            (layer, name, link)
+        });
+        Self(links.collect())
+    }
+}
+
 /// Looks at every layer.
 pub(crate) fn observe(
     pid: i32,
-    host_network: &str,
+    own: &Own,
     standing: Standing,
     profile: Profile,
     report: Report,
 ) -> Vec<Enforced> {
-    let mut seen = namespaces(pid, host_network);
+    let mut seen = namespaces(pid, own);
     let mut note = |layer, in_force: bool, observed: String| {
         let state = if in_force { LayerState::InForce } else { LayerState::Absent };
         seen.push(Enforced { layer, state, observed });
@@ -76,10 +104,10 @@ pub(crate) fn observe(
     // The files of a process that is not dumpable belong to the root of its own namespace or of
     // the host, never to its user: its environment cannot even be opened.
     let sealed = rustix::fs::stat(format!("/proc/{pid}/environ")).ok().map(|stat| stat.st_uid);
-    let own = own_user(&status);
+    let user = own_user(&status);
     note(
         Layer::SealedInit,
-        sealed.is_some() && sealed != own,
+        sealed.is_some() && sealed != user,
         format!(
             "its /proc entry belongs to user {}",
             sealed.map_or("?".into(), |uid| uid.to_string())
@@ -87,8 +115,8 @@ pub(crate) fn observe(
     );
     note(
         Layer::OwnUser,
-        standing == Standing::Root && own.is_some_and(|uid| uid != 0),
-        format!("runs as user {} of the host", own.map_or("?".into(), |uid| uid.to_string())),
+        standing == Standing::Root && user.is_some_and(|uid| uid != 0),
+        format!("runs as user {} of the host", user.map_or("?".into(), |uid| uid.to_string())),
     );
     for entry in &mut seen {
         let left_out = match entry.layer {
@@ -103,27 +131,15 @@ pub(crate) fn observe(
     seen
 }
 
-/// Which namespaces of the session are not the keeper's. The keeper may be in the session's network,
-/// so that one is compared with the host's.
-fn namespaces(pid: i32, host_network: &str) -> Vec<Enforced> {
-    let layers = [
-        (Layer::UserNamespace, "user"),
-        (Layer::MountNamespace, "mnt"),
-        (Layer::PidNamespace, "pid"),
-        (Layer::NetworkNamespace, "net"),
-        (Layer::IpcNamespace, "ipc"),
-        (Layer::UtsNamespace, "uts"),
-        (Layer::CgroupNamespace, "cgroup"),
-    ];
-    let observed = layers.into_iter().map(|(layer, name)| {
+/// Which namespaces of the session are its own. One that the keeper could not read of itself is not
+/// known to be another.
+fn namespaces(pid: i32, own: &Own) -> Vec<Enforced> {
+    let observed = own.0.iter().map(|(layer, name, ours)| {
         let theirs = namespace(&pid.to_string(), name);
-        let ours = match layer {
-            Layer::NetworkNamespace => Some(host_network.to_owned()),
-            _ => namespace("self", name),
-        };
-        let own = theirs.is_some() && theirs != ours;
-        let state = if own { LayerState::InForce } else { LayerState::Absent };
-        Enforced { layer, state, observed: theirs.unwrap_or_else(|| "cannot be read".into()) }
+        let differs = ours.is_some() && theirs.is_some() && theirs != *ours;
+        let state = if differs { LayerState::InForce } else { LayerState::Absent };
+        let observed = theirs.unwrap_or_else(|| "cannot be read".into());
+        Enforced { layer: *layer, state, observed }
     });
     observed.collect()
 }

@@ -1,28 +1,30 @@
 //! The keeper's loop.
 
-use crate::channel::{Channel, Peer};
-use crate::keeper::cgroup::{Cgroups, Frozen};
-use crate::keeper::create::Maker;
+use crate::keeper::cgroup::Cgroups;
+use crate::keeper::clients::{Clients, Heard, Service};
+use crate::keeper::errand::Errands;
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds};
+use crate::keeper::ids::Pool;
 use crate::keeper::network::Networks;
+use crate::keeper::observe::Own;
+use crate::keeper::register::Register;
 use crate::keeper::template::Templates;
-use crate::keeper::{Session, grant, survey};
+use crate::keeper::watch::{Interest, Ready, Subject, Watch};
+use crate::keeper::{Session, survey};
 use crate::kernel::{Extent, Failed, Step, copy_mount, restrict};
-use cowork_api::keeper::{
-    Call, Certainty, EndReason, Failure, FailureCode, Message, Reply, Request,
-};
+use cowork_api::keeper::{Call, EndReason, Failure, FailureCode, Message, Reply};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::SingleThreaded;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{
-    PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions, getrlimit, pidfd_open, setrlimit, waitid,
+    PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, pidfd_open,
+    pidfd_send_signal, setrlimit, waitid,
 };
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why a keeper could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -46,27 +48,46 @@ pub enum KeeperError {
 /// Most times in a session's life that a broker is started again after it died.
 const MAX_BROKER_STARTS: u32 = 100;
 
-struct Keeper {
-    proof: SingleThreaded,
+/// How long a keeper that others may come to stays when there is nobody and nothing to keep.
+const LINGER: Duration = Duration::from_secs(10);
+
+pub(super) struct Keeper {
+    pub(super) proof: SingleThreaded,
     /// Why this host cannot keep sessions, if it cannot: every request is answered with it.
-    grounds: Result<Grounds, Failure>,
+    pub(super) grounds: Result<Grounds, Failure>,
     /// The program for PID 1 of sessions; not there when `grounds` is not.
-    init: Option<OwnedFd>,
-    templates: Templates,
-    filters: Filters,
-    networks: Networks,
-    cgroups: Cgroups,
+    pub(super) init: Option<OwnedFd>,
+    pub(super) templates: Templates,
+    pub(super) filters: Filters,
+    pub(super) networks: Networks,
+    pub(super) cgroups: Cgroups,
+    pub(super) pool: Pool,
+    /// The namespaces that the keeper is in while it waits.
+    pub(super) own: Own,
     own_program: OwnedFd,
-    own_process: OwnedFd,
-    client: Channel,
-    sessions: Vec<Session>,
-    /// How many sessions were made.
-    served: u64,
+    pub(super) own_process: OwnedFd,
+    pub(super) watch: Watch,
+    clients: Clients,
+    pub(super) sessions: Register,
+    pub(super) errands: Errands,
+    /// Whether a client asked the keeper to leave.
+    pub(super) stay: Stay,
 }
 
-/// Serves the client at `socket` until it closes the conversation. `init` is the program for PID 1
-/// of sessions.
-pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
+/// Whether the keeper goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stay {
+    /// It does.
+    On,
+    /// It leaves when it has answered.
+    Leaving,
+}
+
+/// A reply and the descriptors beside it.
+pub(super) type Answer = (Reply, Vec<OwnedFd>);
+
+/// Serves clients until they are gone for good. `init` is the program for PID 1 of sessions.
+pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
     let proof = SingleThreaded::observe().map_err(KeeperError::Threads)?;
     // A signal from the user's terminal is for the client, which decides what it means.
     cowork_sys::ignore(rustix::process::setsid());
@@ -92,6 +113,8 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
         Err(_) => None,
     };
     let networks = Networks::new()?;
+    let own = Own::read(networks.host());
+    let watch = Watch::new()?;
     let mut keeper = Keeper {
         proof,
         grounds,
@@ -99,18 +122,22 @@ pub fn main(socket: OwnedFd, init: &Path) -> Result<(), KeeperError> {
         filters: Filters::default(),
         networks,
         cgroups,
+        pool: Pool::default(),
+        own,
         init,
         own_program,
         own_process,
-        client: socket.into(),
-        sessions: Vec::new(),
-        served: 0,
+        clients: Clients::new(service, &watch)?,
+        watch,
+        sessions: Register::default(),
+        errands: Errands::default(),
+        stay: Stay::On,
     };
     keeper.serve()?;
     Ok(())
 }
 
-/// A keeper holds a dozen descriptors per session; it uses all that it may have.
+/// A keeper holds several descriptors per session; it uses all that it may have.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -130,253 +157,207 @@ fn hold(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(mount)
 }
 
-/// What the loop found ready.
-enum Ready {
-    Client,
-    SessionDied(usize),
-    BrokerDied(usize),
-    BrokerNeeded(usize),
-}
-
 impl Keeper {
     fn serve(&mut self) -> Result<(), Failed> {
+        let mut idle_since = Instant::now();
         loop {
             self.prepare();
-            for ready in self.wait()? {
-                match ready {
-                    Ready::Client => {
-                        if !self.hear()? {
-                            return Ok(());
-                        }
-                    }
-                    Ready::SessionDied(index) => self.end(index, EndReason::InitDied),
-                    Ready::BrokerDied(index) => self.bury_broker(index),
-                    Ready::BrokerNeeded(index) => self.start_broker(index),
+            let is_idle = self.is_idle();
+            if !is_idle {
+                idle_since = Instant::now();
+            }
+            let leave_at = is_idle.then(|| idle_since + LINGER);
+            if leave_at.is_some_and(|at| at <= Instant::now()) {
+                return Ok(());
+            }
+            let next = [leave_at, self.sessions.next_deadline()].into_iter().flatten().min();
+            let longest = next.map(|at| at.saturating_duration_since(Instant::now()));
+            for ready in self.watch.wait(longest)? {
+                self.attend(ready);
+                if self.stay == Stay::Leaving || self.clients.are_over() {
+                    return Ok(());
                 }
             }
-            while let Some(index) = self.overdue() {
-                self.end(index, EndReason::TimeOver);
+            while let Some(number) = self.sessions.overdue() {
+                self.end(number, EndReason::TimeOver);
             }
         }
+    }
+
+    /// Whether there is nobody and nothing that a keeper which outlives its clients is there for.
+    fn is_idle(&self) -> bool {
+        self.clients.may_come()
+            && self.clients.is_empty()
+            && self.sessions.is_empty()
+            && self.errands.is_empty()
     }
 
     /// Makes ready for the next session what does not depend on it, once there has been one: a
     /// keeper of one session has no use for more.
     fn prepare(&mut self) {
-        if self.grounds.is_ok() && self.served > 1 {
+        if self.grounds.is_ok() && self.sessions.ever() > 1 {
             // Without it the next session makes its own, or says why it cannot.
             cowork_sys::ignore(self.networks.prepare(&self.proof));
         }
     }
 
-    /// Waits for anything. Of several things at once about sessions only the first is returned,
-    /// because handling one may change the numbering; the rest is still ready next time.
-    fn wait(&self) -> Result<Vec<Ready>, Failed> {
-        let mut what = vec![Ready::Client];
-        let mut watched = vec![PollFd::new(&self.client, PollFlags::IN)];
-        for (index, session) in self.sessions.iter().enumerate() {
-            what.push(Ready::SessionDied(index));
-            watched.push(PollFd::new(&session.handle, PollFlags::IN));
-            match (&session.broker.process, &session.broker.listener) {
-                (Some(process), _) => {
-                    what.push(Ready::BrokerDied(index));
-                    watched.push(PollFd::new(process, PollFlags::IN));
+    /// Does what something that became ready needs. It may be about what is gone meanwhile.
+    fn attend(&mut self, ready: Ready) {
+        match ready.subject {
+            Subject::Door => {
+                self.hear_out_the_gone();
+                self.clients.let_in(&self.watch);
+            }
+            Subject::Client(client) => {
+                if ready.is_writable() {
+                    self.clients.go_on(&self.watch, client);
                 }
-                (None, Some(listener)) => {
-                    what.push(Ready::BrokerNeeded(index));
-                    watched.push(PollFd::new(listener, PollFlags::IN));
+                if ready.is_readable() {
+                    self.hear(client);
                 }
-                (None, _) => {}
+            }
+            Subject::Session(session) => self.end(session, EndReason::InitDied),
+            Subject::Broker(session) => self.bury_broker(session),
+            Subject::Calls(session) if ready.has_something() => self.start_broker(session),
+            Subject::Calls(session) => self.ignore_calls(session),
+            Subject::Errand(errand) => self.finish_errand(errand),
+        }
+    }
+
+    /// Reads all that clients which are gone have said.
+    fn hear_out_the_gone(&mut self) {
+        for client in self.clients.gone() {
+            while self.clients.has(client) {
+                self.hear(client);
             }
         }
-        let timeout = self.next_deadline().and_then(|deadline| {
-            rustix::event::Timespec::try_from(deadline.saturating_duration_since(Instant::now()))
-                .ok()
-        });
-        match poll(&mut watched, timeout.as_ref()) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Vec::new()),
-            Err(errno) => return Err(Failed::new("wait for events", errno)),
-        }
-        // A listener whose processes are gone says HUP; the session's end is told by its handle.
-        let ready = watched.iter().map(PollFd::revents).collect::<Vec<_>>();
-        let ready = what.iter().zip(ready).map(|(what, revents)| match what {
-            Ready::BrokerNeeded(_) => revents.contains(PollFlags::IN),
-            Ready::Client | Ready::SessionDied(_) | Ready::BrokerDied(_) => !revents.is_empty(),
-        });
-        let ready = ready.collect::<Vec<_>>();
-        let first = what.into_iter().zip(ready).find_map(|(what, ready)| ready.then_some(what));
-        Ok(first.into_iter().collect())
     }
 
-    fn next_deadline(&self) -> Option<Instant> {
-        self.sessions.iter().filter_map(|session| session.deadline).min()
-    }
-
-    fn overdue(&self) -> Option<usize> {
-        let now = Instant::now();
-        self.sessions.iter().position(|session| session.deadline.is_some_and(|at| at <= now))
-    }
-
-    /// Reads one call and answers it. `false` when the client is gone.
-    fn hear(&mut self) -> Result<bool, Failed> {
-        let packet = match self.client.receive(Peer::Trusted) {
-            Ok(Some(packet)) => Ok(cowork_api::decode::<Call>(&packet.bytes)),
-            Ok(None) | Err(Errno::CONNRESET) => return Ok(false),
-            Err(errno @ (Errno::BADMSG | Errno::MSGSIZE)) => Err(errno),
-            Err(errno) => return Err(Failed::new("hear from the client", errno)),
+    /// Reads one call and answers it.
+    fn hear(&mut self, client: u32) {
+        let (number, outcome) = match self.clients.hear(client) {
+            Heard::Packet(packet) => match cowork_api::decode::<Call>(&packet.bytes) {
+                Ok(call) if self.clients.is_gone(client) => {
+                    self.carry_out_last(call, packet.handles);
+                    return;
+                }
+                Ok(call) => (call.number, self.carry_out(client, call, packet.handles)),
+                Err(error) => (0, Some(Err(malformed(&error.to_string())))),
+            },
+            Heard::Garbage(errno) => (0, Some(Err(malformed(&errno.to_string())))),
+            Heard::Nothing => return,
+            Heard::Gone => return self.clients.dismiss(client, &self.watch),
         };
-        let (number, outcome) = match packet {
-            Ok(Ok(call)) => (call.number, self.carry_out(call.request)),
-            Ok(Err(error)) => (0, Err(malformed(&error.to_string()))),
-            Err(errno) => (0, Err(malformed(&errno.to_string()))),
-        };
-        let (result, handle) = match outcome {
-            Ok((reply, handle)) => (Ok(reply), handle),
-            Err(failure) => (Err(failure), None),
-        };
-        let answer = cowork_api::encode(&Message::Answer { number, result });
-        let handles: Vec<_> = handle.iter().map(|handle| handle.as_fd()).collect();
-        match self.client.send(&answer, &handles) {
-            Ok(()) => Ok(true),
-            Err(Errno::PIPE) => Ok(false),
-            Err(errno) => Err(Failed::new("answer the client", errno)),
+        if let Some(outcome) = outcome {
+            self.answer(client, number, outcome);
         }
     }
 
-    fn carry_out(&mut self, request: Request) -> Result<(Reply, Option<OwnedFd>), Failure> {
-        match request {
-            Request::Create(plan) => {
-                if self.sessions.iter().any(|session| session.id == plan.id) {
-                    return Err(Failure {
-                        code: FailureCode::SessionExists,
-                        sentence: format!("there is a session `{}` already", plan.id),
-                        errno: 0,
-                        hint: String::new(),
-                    });
-                }
-                if !is_session_id(&plan.id) {
-                    return Err(malformed("the session's id is not one"));
-                }
-                let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
-                let init = self.init.as_ref().ok_or_else(|| malformed("no program for PID 1"))?;
-                let mut maker = Maker {
-                    proof: &self.proof,
-                    grounds,
-                    templates: &mut self.templates,
-                    filters: &mut self.filters,
-                    networks: &mut self.networks,
-                    cgroups: &self.cgroups,
-                    init: init.as_fd(),
-                    keeper: self.own_process.as_fd(),
-                };
-                let session = maker.make(&plan)?;
-                self.served += 1;
-                let reply = Reply::Session(session.status());
-                let commands = session.commands.try_clone().ok();
-                self.sessions.push(session);
-                Ok((reply, commands))
-            }
-            Request::Attach { session } => {
-                let session = self.find(&session)?;
-                let reply = Reply::Session(session.status());
-                Ok((reply, session.commands.try_clone().ok()))
-            }
-            Request::Grant { session, grant: wanted } => {
-                let index = self.index(&session)?;
-                let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
-                let session =
-                    self.sessions.get_mut(index).ok_or_else(|| malformed("no session"))?;
-                let prepared = grant::prepare(&self.proof, grounds, session, &wanted)?;
-                let submounts = grant::attach(session, prepared)?;
-                Ok((Reply::Granted { submounts }, None))
-            }
-            Request::Revoke { session, name } => {
-                let index = self.index(&session)?;
-                let revoked = grant::revoke(self.find(&session)?, &name)?;
-                if revoked.certainty == Certainty::SessionEnded {
-                    self.end(index, EndReason::Revocation);
-                }
-                Ok((Reply::Revoked(revoked), None))
-            }
-            Request::Freeze { session } => self.set_frozen(&session, Frozen::Yes),
-            Request::Thaw { session } => self.set_frozen(&session, Frozen::No),
-            Request::Destroy { session } => {
-                let index = self.index(&session)?;
-                drop(self.sessions.swap_remove(index));
-                Ok((Reply::Done, None))
-            }
-            Request::Status { session } => {
-                Ok((Reply::Session(self.find(&session)?.status()), None))
-            }
-            Request::Survey => {
-                let facts = survey::survey(&mut self.grounds, &self.cgroups, &self.proof);
-                Ok((Reply::Surveyed(facts), None))
-            }
-        }
+    pub(super) fn answer(&mut self, client: u32, number: u32, outcome: Result<Answer, Failure>) {
+        let (result, handles) = match outcome {
+            Ok((reply, handles)) => (Ok(reply), handles),
+            Err(failure) => (Err(failure), Vec::new()),
+        };
+        let message = Message::Answer { number, result };
+        self.clients.tell(&self.watch, client, &message, handles);
     }
 
-    fn set_frozen(
-        &mut self,
-        session: &str,
-        frozen: Frozen,
-    ) -> Result<(Reply, Option<OwnedFd>), Failure> {
-        let result = self.find(session)?.set_frozen(frozen);
-        result.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
-        Ok((Reply::Done, None))
-    }
-
-    fn index(&self, id: &str) -> Result<usize, Failure> {
-        self.sessions.iter().position(|session| session.id == id).ok_or_else(|| Failure {
-            code: FailureCode::NoSession,
-            sentence: format!("there is no session `{id}`"),
-            errno: 0,
-            hint: String::new(),
+    /// Adds a session that was made, and watches over it.
+    pub(super) fn adopt(&mut self, session: Session) -> Result<(), Failure> {
+        let number = self.sessions.add(session);
+        let Some(session) = self.sessions.get_mut(number) else { return Ok(()) };
+        let watched = self
+            .watch
+            .add(&session.handle, Subject::Session(number), Interest::Reading)
+            .and_then(|()| match &session.broker.listener {
+                Some(listener) => {
+                    self.watch.add(listener, Subject::Calls(number), Interest::Reading)
+                }
+                None => Ok(()),
+            });
+        watched.map_err(|errno| {
+            drop(self.forget(number));
+            Failed::new("watch over the session", errno).into_failure(FailureCode::HostUnable)
         })
     }
 
-    fn find(&mut self, id: &str) -> Result<&mut Session, Failure> {
-        let index = self.index(id)?;
-        self.sessions.get_mut(index).ok_or_else(|| malformed("no session"))
+    /// Takes a session out; it ends when it is dropped.
+    pub(super) fn forget(&mut self, number: u32) -> Option<Session> {
+        let session = self.sessions.remove(number)?;
+        self.watch.remove(&session.handle);
+        for watched in [&session.broker.listener, &session.broker.process].into_iter().flatten() {
+            self.watch.remove(watched);
+        }
+        Some(session)
     }
 
-    /// Ends a session and tells the client.
-    fn end(&mut self, index: usize, reason: EndReason) {
-        let session = self.sessions.swap_remove(index);
+    /// Ends a session and tells everybody.
+    pub(super) fn end(&mut self, number: u32, reason: EndReason) {
+        let Some(session) = self.forget(number) else { return };
         let message = Message::SessionEnded { session: session.id.clone(), reason };
         drop(session);
-        self.tell(&message);
+        self.clients.tell_all(&self.watch, &message);
     }
 
-    fn bury_broker(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+    /// Ends every session.
+    pub(super) fn end_all(&mut self) {
+        // All are killed before the first is waited for: they end side by side.
+        for session in self.sessions.iter() {
+            cowork_sys::ignore(pidfd_send_signal(&session.handle, Signal::KILL));
+        }
+        for number in self.sessions.all() {
+            drop(self.forget(number));
+        }
+    }
+
+    fn bury_broker(&mut self, number: u32) {
+        let Some(session) = self.sessions.get_mut(number) else { return };
         if let Some(process) = session.broker.process.take() {
+            self.watch.remove(&process);
             cowork_sys::ignore(waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED));
             let message = Message::BrokerRestarted { session: session.id.clone() };
-            self.start_broker(index);
-            self.tell(&message);
+            self.start_broker(number);
+            self.clients.tell_all(&self.watch, &message);
         }
     }
 
-    fn start_broker(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
-        let user = session.ids.as_ref().map(|ids| ids.id);
-        if session.broker.starts >= MAX_BROKER_STARTS {
+    /// Starts a broker, or waits for the next call if none can be started.
+    fn start_broker(&mut self, number: u32) {
+        let Some(session) = self.sessions.get_mut(number) else { return };
+        let (user, init) = (session.ids.as_ref().map(|ids| ids.id), session.pid);
+        let broker = &mut session.broker;
+        if let Some(listener) = &broker.listener {
+            self.watch.remove(listener);
+        }
+        if broker.starts >= MAX_BROKER_STARTS {
             // With nobody listening the kernel refuses the calls instead of letting them wait.
-            session.broker.listener = None;
+            broker.listener = None;
             return;
         }
-        let started = session.broker.start(&self.proof, self.own_program.as_fd(), user);
-        if started.is_err() {
+        let started = broker.start(&self.proof, self.own_program.as_fd(), user, init);
+        let watched = match (&broker.process, &broker.listener) {
+            (Some(process), _) => {
+                self.watch.add(process, Subject::Broker(number), Interest::Reading)
+            }
+            (None, Some(listener)) => {
+                self.watch.add(listener, Subject::Calls(number), Interest::Reading)
+            }
+            (None, None) => Ok(()),
+        };
+        if started.is_err() || watched.is_err() {
             // Counted as a start, so that a host that cannot start one is not asked for ever.
-            session.broker.starts += 1;
+            broker.starts += 1;
         }
     }
 
-    /// Tells the client something it did not ask for. A client that does not read is not waited
-    /// for: it learns the same from its next question.
-    fn tell(&self, message: &Message) {
-        cowork_sys::ignore(self.client.try_send(&cowork_api::encode(message), &[]));
+    /// A listener whose processes are gone has nothing more to say; the session's end is told by its
+    /// own handle.
+    fn ignore_calls(&mut self, number: u32) {
+        if let Some(listener) =
+            self.sessions.get_mut(number).and_then(|session| session.broker.listener.as_ref())
+        {
+            self.watch.remove(listener);
+        }
     }
 }
 
@@ -386,15 +367,11 @@ impl Drop for Keeper {
         if let Ok(grounds) = &mut self.grounds {
             drop(grounds.enter(Ground::Hub));
         }
-        self.sessions.clear();
+        self.end_all();
     }
 }
 
-fn is_session_id(id: &str) -> bool {
-    id.parse::<cowork_policy::SessionId>().is_ok()
-}
-
-fn malformed(why: &str) -> Failure {
+pub(super) fn malformed(why: &str) -> Failure {
     Failure {
         code: FailureCode::Malformed,
         sentence: format!("the request could not be understood: {why}"),

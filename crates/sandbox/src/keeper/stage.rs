@@ -22,6 +22,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::mount::MountAttrFlags;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -46,8 +49,11 @@ pub(crate) struct Cradled<'a> {
 }
 
 /// Comes with what the keeper needs from inside the namespaces: the session's scratch, to know its
-/// files by.
+/// files by, and the socket on which requests arrive.
 pub(crate) const PLACED: &[u8] = b"placed";
+
+/// Where a session's programs reach whoever answers requests.
+const REQUESTS: &str = "/run/cowork.sock";
 
 /// Does everything and ends in the exec of init, or reports the step that failed and ends.
 pub(crate) fn run(proof: &SingleThreaded, mut cradled: Cradled<'_>) -> ! {
@@ -91,10 +97,25 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
     for step in &cradled.plan.own {
         builder.carry_out(step, cradled.grants.as_fd(), cradled.home.as_ref())?;
     }
-    cradled.control.send(PLACED, &[scratch.as_fd()]).step(|| "report the placed mounts".into())?;
     become_root(&root)?;
+    let requests = listen_for_requests().step(|| format!("listen at {REQUESTS}"))?;
+    let handles = [scratch.as_fd(), requests.as_fd()];
+    cradled.control.send(PLACED, &handles).step(|| "report the placed mounts".into())?;
     limit_namespaces(cradled.plan.profile)?;
     give_up(cradled)
+}
+
+/// A socket in the session's own files and network that somebody outside accepts on. The session can
+/// remove its name, and then does without it.
+fn listen_for_requests() -> Result<OwnedFd, Errno> {
+    /// Connections that wait to be accepted; a further one waits in its caller.
+    const BACKLOG: i32 = 16;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(REQUESTS)?)?;
+    rustix::fs::chmod(REQUESTS, Mode::from_raw_mode(0o666))?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
 }
 
 fn has_ended(process: BorrowedFd<'_>) -> bool {
@@ -121,10 +142,8 @@ fn become_inside(standing: Standing) -> Result<(), Failed> {
 /// One file system in memory for everything of the session that is not kept: its size is the
 /// limit on all of it together.
 fn make_scratch(plan: &SessionPlan) -> Result<OwnedFd, Failed> {
-    /// One inode per 16 KiB, as ext4 has: enough for small files, and a bound on kernel memory.
-    const BYTES_PER_INODE: u64 = 16 * 1024;
     let bytes = plan.limits.scratch.value;
-    let inodes = (bytes / BYTES_PER_INODE).max(1024);
+    let inodes = inodes_for(bytes);
     let scratch = new_file_system(
         "tmpfs",
         &[("mode", "0755"), ("size", &bytes.to_string()), ("nr_inodes", &inodes.to_string())],
@@ -133,6 +152,13 @@ fn make_scratch(plan: &SessionPlan) -> Result<OwnedFd, Failed> {
     let place = open_folder(Path::new("/scratch")).step(|| "open the place of scratch".into())?;
     attach(scratch.as_fd(), place.as_fd()).step(|| "mount the session's scratch".into())?;
     Ok(scratch)
+}
+
+/// How many files a file system in memory of this size may have.
+pub(crate) fn inodes_for(bytes: u64) -> u64 {
+    /// One inode per 16 KiB, as ext4 has: enough for small files, and a bound on kernel memory.
+    const BYTES_PER_INODE: u64 = 16 * 1024;
+    (bytes / BYTES_PER_INODE).max(1024)
 }
 
 /// Carries out the session's own steps.
@@ -186,6 +212,7 @@ impl Builder<'_> {
                 restrict(blank.as_fd(), &attributes).step(named)?;
                 self.place(blank.as_fd(), at)
             }
+            OwnStep::Link { at, to } => self.place_link(at, to),
             OwnStep::Grants { at, .. } => {
                 self.make_place(at)?;
                 self.folders.push((below_root(at), None));
@@ -231,6 +258,21 @@ impl Builder<'_> {
         let set = RDONLY | NOSUID | NODEV;
         restrict(mount.as_fd(), &Attributes { set, ..Attributes::default() }).step(named)?;
         self.place(mount.as_fd(), at)
+    }
+
+    fn place_link(&self, at: &[u8], to: &[u8]) -> Result<(), Failed> {
+        let at = below_root(at);
+        let nearest = self
+            .folders
+            .iter()
+            .filter_map(|(path, folder)| Some((at.strip_prefix(path).ok()?, folder.as_ref()?)))
+            .min_by_key(|(below, _)| below.as_os_str().len());
+        let named = || format!("link /{}", at.display());
+        let (below, folder) = nearest.ok_or(Errno::NOENT).step(named)?;
+        match rustix::fs::symlinkat(to, folder, below) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(Failed::new(named(), errno)),
+        }
     }
 
     fn next_name(&mut self) -> String {

@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Every process that descends from `init`, without it. Orphans are adopted by init or by a
 /// process below it, so nothing of a session is missing, whatever namespaces it made inside.
@@ -93,8 +94,11 @@ fn state_of(pid: i32) -> Option<char> {
 
 /// The name of a process, for a report.
 pub(crate) fn name_of(pid: i32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    // Chosen by the process itself: nothing but plain letters reaches a terminal.
+    plain(&std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default())
+}
+
+/// A name that a process chose itself: nothing but plain letters reaches a terminal.
+pub(crate) fn plain(name: &str) -> String {
     name.trim_end().chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect()
 }
 
@@ -146,10 +150,13 @@ pub(crate) fn stop(init: i32) -> Vec<i32> {
 fn await_stop(pid: i32) {
     /// A process inside a long system call stops when it comes out of it; it is not waited for.
     const TRIES: u32 = 200;
-    for _ in 0..TRIES {
+    /// On a host that does other things too it takes a while until a process gets to stop.
+    const PAUSE: Duration = Duration::from_micros(100);
+    for attempt in 0..TRIES {
         match state_of(pid) {
             Some('T' | 't' | 'Z' | 'X' | 'D') | None => return,
-            Some(_) => std::thread::yield_now(),
+            Some(_) if attempt < TRIES / 2 => std::thread::yield_now(),
+            Some(_) => std::thread::sleep(PAUSE),
         }
     }
 }

@@ -250,6 +250,11 @@ impl Room {
     pub(crate) fn make(keeper: &mut Keeper, plan: SessionPlan) -> Self {
         let made = keeper.create(plan);
         let (status, session) = made.unwrap_or_else(|error| panic!("no session: {error:?}"));
+        Self::of(status, session)
+    }
+
+    /// A session that is there already.
+    pub(crate) fn of(status: Status, session: Session) -> Self {
         Self { session, status, endings: HashMap::new(), commands: 0 }
     }
 
@@ -365,7 +370,7 @@ impl Room {
         }
     }
 
-    fn receive(&mut self) -> (FromInit, Option<OwnedFd>) {
+    pub(crate) fn receive(&mut self) -> (FromInit, Option<OwnedFd>) {
         assert!(is_ready(&self.session, A_WHILE), "init is silent");
         self.session.receive().expect("init speaks")
     }

@@ -66,10 +66,16 @@ fn waits_in(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
 }
 
-/// The mounts of this process's namespace.
+/// The mounts of this process's namespace, without those of other tests: they vanish with the folder
+/// that they lie on, wherever that is removed.
 fn mounts() -> BTreeSet<String> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
-    text.lines().map(str::to_owned).collect()
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let own = [own_pid(), parent].map(|pid| format!("/cowork-test-{pid}-"));
+    let is_own = |line: &&str| {
+        !line.contains("/cowork-test-") || own.iter().any(|start| line.contains(start))
+    };
+    text.lines().filter(is_own).map(str::to_owned).collect()
 }
 
 #[track_caller]
@@ -77,14 +83,22 @@ fn assert_same_mounts(before: &BTreeSet<String>) {
     assert_eq!(mounts(), *before);
 }
 
-/// Empty groups of this person's sessions, in every hierarchy, whose keeper does not run any more.
-/// One with a process inside is the matter of whoever left the process.
+/// Empty groups of this person's sessions, where keepers of this scenario make them, whose keeper does
+/// not run any more. One with a process inside is the matter of whoever left the process.
 fn abandoned_groups() -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
+    let own = std::fs::read_to_string("/proc/self/cgroup").expect("/proc is mounted");
     let mut found = Vec::new();
     for line in mounts.lines().filter(|line| line.contains(" - cgroup")) {
         let point = line.split(' ').nth(4).expect("a mount has a place");
-        look_for_groups(Path::new(point), 6, &mut found);
+        let controller = point.rsplit('/').next().expect("a place has a name");
+        // In v1 a keeper makes its groups below its own; in v2 it may make them further up.
+        let below = own.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            controllers.split(',').any(|known| known == controller).then_some(path)
+        });
+        let below = below.unwrap_or_default().trim_start_matches('/');
+        look_for_groups(&Path::new(point).join(below), 6, &mut found);
     }
     found
 }
@@ -191,8 +205,9 @@ fn assert_no_usable_session(channel: &mut Channel) {
     // While anybody holds the keeper's end, there is nothing to read and no end either.
     while is_ready(channel, Duration::from_secs(20)) {
         let Ok(Some(packet)) = channel.receive(Peer::Trusted) else { return };
-        for handle in packet.handles {
-            let gone = eventually(|| !somebody_listens(&handle));
+        // The command socket comes first.
+        if let Some(commands) = packet.handles.first() {
+            let gone = eventually(|| !somebody_listens(commands));
             assert!(gone, "the session outlived its keeper");
         }
     }

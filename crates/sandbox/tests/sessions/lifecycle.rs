@@ -202,9 +202,9 @@ fn another_client_gets_the_command_socket_again() {
         let (mut keeper, mut room) = bench.room();
         let running = room.start(&["/bin/sleep", "1000"]);
         let attach = Request::Attach { session: room.id() };
-        let (reply, socket) = keeper.call(attach).expect("it is there");
+        let (reply, sockets) = keeper.call(attach).expect("it is there");
         assert!(matches!(reply, Reply::Session(_)));
-        let socket = socket.expect("the socket comes along");
+        let socket = sockets.into_iter().next().expect("the sockets come along");
         let channel = cowork_sandbox::channel::Channel::from(socket);
         let ping = cowork_api::encode(&ToInit::Ping { nonce: 21 });
         channel.send(&ping, &[]).expect("init is there");

@@ -25,4 +25,12 @@ mod limits;
 #[cfg(test)]
 mod malformed;
 #[cfg(test)]
+mod measure;
+#[cfg(test)]
+mod outside;
+#[cfg(test)]
+mod resident;
+#[cfg(test)]
 mod revocation;
+#[cfg(test)]
+mod tasks;

@@ -4,12 +4,18 @@
 //! wherever the keeper may make a group at all. Cgroup v1 gives limits to root. Everything is held
 //! by descriptors, so that it works from any of the keeper's mount namespaces.
 
+mod mounts;
+mod values;
+
+pub(crate) use values::Usage;
+
 use crate::kernel::{open_folder, read_at, write_at};
 use cowork_api::plan::Limits;
 use cowork_sys::Errno;
+use mounts::{CgroupMount, own_path};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +35,8 @@ const CONTROLLERS: [(Controller, &str); 3] =
 pub(crate) struct Cgroups {
     unified: Option<Unified>,
     legacy: Vec<(Controller, Rc<OwnedFd>)>,
+    /// What the names of this keeper's groups start with.
+    prefix: String,
 }
 
 #[derive(Debug)]
@@ -49,11 +57,12 @@ pub(crate) struct Group {
 #[derive(Debug)]
 struct UnifiedGroup {
     parent: Rc<OwnedFd>,
-    /// Holds the processes. The limits are set on the folder above it, whose files are out of the
-    /// session's reach: above its cgroup namespace.
-    inner: OwnedFd,
     controllers: Vec<Controller>,
 }
+
+/// The folder in a session's v2 group that holds the processes. The limits are set on the folder
+/// above it, whose files are out of the session's reach: above its cgroup namespace.
+const INNER: &str = "s";
 
 impl Cgroups {
     /// Looks for hierarchies in which this process may make groups. Must be called where the
@@ -61,7 +70,7 @@ impl Cgroups {
     pub(crate) fn find() -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let mut found = Self::default();
+        let mut found = Self { prefix: group_prefix(), ..Self::default() };
         for mount in mounts.lines().filter_map(CgroupMount::parse) {
             if mount.kind == "cgroup2" {
                 let start = mount.folder_of(own_path(&own, ""));
@@ -84,7 +93,7 @@ impl Cgroups {
     /// Makes the groups of a session and sets its limits there. What cannot be made is left out;
     /// [`Group::limits`] says what is in force.
     pub(crate) fn make(&self, session: &str, limits: &Limits) -> Group {
-        let name = group_name(session);
+        let name = format!("{}{session}", self.prefix);
         let unified = self.unified.as_ref().and_then(|unified| unified.make(&name, limits));
         let covered = |controller| {
             unified.as_ref().is_some_and(|group| group.controllers.contains(&controller))
@@ -141,7 +150,7 @@ impl Cgroups {
                     // Its processes died with the keeper; should one not have, it dies now.
                     if let Ok(folder) = open_child(parent.as_fd(), &name) {
                         cowork_sys::ignore(write_at(folder.as_fd(), "cgroup.kill", "1"));
-                        remove(folder.as_fd(), "s", Patience::None);
+                        remove(folder.as_fd(), INNER, Patience::None);
                     }
                     remove(parent.as_fd(), &name, Patience::None);
                     left += usize::from(open_child(parent.as_fd(), &name).is_ok());
@@ -166,10 +175,10 @@ const PREFIX: &str = "cowork-";
 
 /// A group's name tells which keeper made it: process id and start time, which no other process
 /// shares.
-fn group_name(session: &str) -> String {
+fn group_prefix() -> String {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let started = start_time(pid).unwrap_or(0);
-    format!("{PREFIX}{pid}.{started}.{session}")
+    format!("{PREFIX}{pid}.{started}.")
 }
 
 fn keeper_of(name: &str) -> Option<(i32, u64)> {
@@ -211,7 +220,7 @@ impl Unified {
     fn try_at(path: &Path) -> Option<Self> {
         let folder = open_folder(path).ok()?;
         // A group is made and removed to see whether it may be: permission bits alone do not tell.
-        let probe = group_name("probe");
+        let probe = format!("{}probe", group_prefix());
         mkdirat(&folder, &*probe, Mode::from_raw_mode(0o755)).ok()?;
         let can_join = openat(
             &folder,
@@ -241,7 +250,7 @@ impl Unified {
         let made = self.furnish(name, limits);
         if made.is_err() {
             if let Ok(folder) = open_child(self.folder.as_fd(), name) {
-                remove(folder.as_fd(), "s", Patience::None);
+                remove(folder.as_fd(), INNER, Patience::None);
             }
             remove(self.folder.as_fd(), name, Patience::None);
         }
@@ -252,35 +261,16 @@ impl Unified {
         let outer = open_child(self.folder.as_fd(), name)?;
         let mut controllers = Vec::new();
         for controller in &self.controllers {
-            let set = match controller {
-                Controller::Memory => {
-                    write_at(outer.as_fd(), "memory.max", &limits.memory.value.to_string())
-                        .and_then(|()| {
-                            // Without this a session at its limit swaps the host to death instead.
-                            match write_at(outer.as_fd(), "memory.swap.max", "0") {
-                                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                                Err(errno) => Err(errno),
-                            }
-                        })
-                }
-                Controller::Pids => {
-                    write_at(outer.as_fd(), "pids.max", &limits.processes.value.to_string())
-                }
-                Controller::Cpu => {
-                    let (quota, period) = cpu_quota(limits);
-                    write_at(outer.as_fd(), "cpu.max", &format!("{quota} {period}"))
-                }
-            };
+            let set = values::set_unified(outer.as_fd(), *controller, limits);
             if set.is_ok() {
                 controllers.push(*controller);
             }
         }
-        mkdirat(&outer, "s", Mode::from_raw_mode(0o755))?;
+        mkdirat(&outer, INNER, Mode::from_raw_mode(0o755))?;
         // Where the group belongs to the session's own user, it could make groups below that
         // nobody removes. Older kernels lack the file.
         cowork_sys::ignore(write_at(outer.as_fd(), "cgroup.max.descendants", "1"));
-        let inner = open_child(outer.as_fd(), "s")?;
-        Ok(UnifiedGroup { parent: Rc::clone(&self.folder), inner, controllers })
+        Ok(UnifiedGroup { parent: Rc::clone(&self.folder), controllers })
     }
 }
 
@@ -292,27 +282,7 @@ fn make_legacy(
 ) -> Result<(), Errno> {
     mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
     let folder = open_child(parent, name)?;
-    let set = match controller {
-        Controller::Memory => {
-            let bytes = limits.memory.value.to_string();
-            let memory = write_at(folder.as_fd(), "memory.limit_in_bytes", &bytes);
-            // Memory and swap together, where the kernel accounts for swap.
-            memory.and_then(|()| {
-                match write_at(folder.as_fd(), "memory.memsw.limit_in_bytes", &bytes) {
-                    Ok(()) | Err(Errno::NOENT) => Ok(()),
-                    Err(errno) => Err(errno),
-                }
-            })
-        }
-        Controller::Pids => {
-            write_at(folder.as_fd(), "pids.max", &limits.processes.value.to_string())
-        }
-        Controller::Cpu => {
-            let (quota, period) = cpu_quota(limits);
-            write_at(folder.as_fd(), "cpu.cfs_period_us", &period.to_string())
-                .and_then(|()| write_at(folder.as_fd(), "cpu.cfs_quota_us", &quota.to_string()))
-        }
-    };
+    let set = values::set_legacy(folder.as_fd(), controller, limits);
     if let Err(errno) = set {
         remove(parent, name, Patience::None);
         return Err(errno);
@@ -320,16 +290,16 @@ fn make_legacy(
     Ok(())
 }
 
-/// Microseconds of CPU per period of 100 ms.
-fn cpu_quota(limits: &Limits) -> (u64, u64) {
-    const PERIOD: u64 = 100_000;
-    (u64::from(limits.cpus.value).saturating_mul(PERIOD) / 1000, PERIOD)
-}
-
 impl Group {
     /// The v2 folder to clone the session's first process into.
-    pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
-        self.unified.as_ref().map(|group| group.inner.as_fd())
+    pub(crate) fn birthplace(&self) -> Result<Option<OwnedFd>, Errno> {
+        self.inner().transpose()
+    }
+
+    /// The v2 folder that holds the processes.
+    fn inner(&self) -> Option<Result<OwnedFd, Errno>> {
+        let group = self.unified.as_ref()?;
+        Some(open_child(group.parent.as_fd(), &format!("{}/{INNER}", self.name)))
     }
 
     /// Files of the v1 groups through which a process with one thread enters them by writing `0`.
@@ -351,18 +321,60 @@ impl Group {
         self.legacy.iter().any(|(known, _)| *known == controller).then_some("cgroup v1")
     }
 
+    /// Sets other limits. When one cannot be set, those before it are; the caller sets the old ones
+    /// again.
+    pub(crate) fn set_limits(&self, limits: &Limits) -> Result<(), (Controller, Errno)> {
+        if let Some(group) = &self.unified {
+            for controller in &group.controllers {
+                self.open(&group.parent)
+                    .and_then(|outer| values::set_unified(outer.as_fd(), *controller, limits))
+                    .map_err(|errno| (*controller, errno))?;
+            }
+        }
+        for (controller, parent) in &self.legacy {
+            self.open(parent)
+                .and_then(|folder| values::set_legacy(folder.as_fd(), *controller, limits))
+                .map_err(|errno| (*controller, errno))?;
+        }
+        Ok(())
+    }
+
+    /// What the groups say is used.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        if let Some(group) = &self.unified
+            && let Ok(outer) = self.open(&group.parent)
+        {
+            usage.add_unified(outer.as_fd());
+        }
+        for (_, parent) in &self.legacy {
+            if let Ok(folder) = self.open(parent) {
+                usage.add_legacy(folder.as_fd());
+            }
+        }
+        usage
+    }
+
+    /// The session's folder in a hierarchy.
+    fn open(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
+        open_child(parent.as_fd(), &self.name)
+    }
+
     /// Stops every process where it is, or thaws them. `None` when there is no group to do it.
     pub(crate) fn freeze(&self, frozen: Frozen) -> Option<Result<(), Errno>> {
         /// Longest wait for processes that are in the middle of a system call. One that waits for
         /// an answer of the broker cannot be frozen at all.
         const PATIENCE: Duration = Duration::from_secs(1);
         const PAUSE: Duration = Duration::from_micros(50);
-        let group = self.unified.as_ref()?;
+        let inner = match self.inner()? {
+            Ok(inner) => inner,
+            Err(errno) => return Some(Err(errno)),
+        };
         let (value, wanted) = match frozen {
             Frozen::Yes => ("1", "frozen 1"),
             Frozen::No => ("0", "frozen 0"),
         };
-        if let Err(errno) = write_at(group.inner.as_fd(), "cgroup.freeze", value) {
+        if let Err(errno) = write_at(inner.as_fd(), "cgroup.freeze", value) {
             return Some(Err(errno));
         }
         if frozen == Frozen::No {
@@ -370,12 +382,12 @@ impl Group {
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match read_at(group.inner.as_fd(), "cgroup.events") {
+            match read_at(inner.as_fd(), "cgroup.events") {
                 Ok(events) if events.lines().any(|line| line == wanted) => return Some(Ok(())),
                 Ok(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
                 // Half frozen is not frozen: everything goes on, and the caller is told.
                 Ok(_) => {
-                    cowork_sys::ignore(write_at(group.inner.as_fd(), "cgroup.freeze", "0"));
+                    cowork_sys::ignore(write_at(inner.as_fd(), "cgroup.freeze", "0"));
                     return Some(Err(Errno::TIMEDOUT));
                 }
                 Err(errno) => return Some(Err(errno)),
@@ -394,7 +406,7 @@ pub(crate) enum Frozen {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = &self.unified {
-            remove(group.parent.as_fd(), &format!("{}/s", self.name), Patience::Some);
+            remove(group.parent.as_fd(), &format!("{}/{INNER}", self.name), Patience::Some);
             remove(group.parent.as_fd(), &self.name, Patience::Some);
         }
         for (_, parent) in &self.legacy {
@@ -445,81 +457,9 @@ fn child_folders(parent: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// A line of `mountinfo` that mounts a cgroup hierarchy.
-#[derive(Debug, PartialEq, Eq)]
-struct CgroupMount {
-    kind: String,
-    root: PathBuf,
-    point: PathBuf,
-    options: String,
-}
-
-impl CgroupMount {
-    fn parse(line: &str) -> Option<Self> {
-        let (left, right) = line.split_once(" - ")?;
-        let mut right = right.split(' ');
-        let kind = right.next().filter(|kind| *kind == "cgroup" || *kind == "cgroup2")?;
-        let options = right.nth(1).unwrap_or_default();
-        let mut left = left.split(' ').skip(3);
-        let (root, point) = (left.next()?, left.next()?);
-        Some(Self {
-            kind: kind.to_owned(),
-            root: root.into(),
-            point: point.into(),
-            options: options.to_owned(),
-        })
-    }
-
-    /// The folder of a group, given its path as `/proc/self/cgroup` says it.
-    fn folder_of(&self, path: &str) -> PathBuf {
-        let path = Path::new(path);
-        let below = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix("/"));
-        self.point.join(below.unwrap_or(Path::new("")))
-    }
-}
-
-/// The path of this process in the hierarchy with this v1 controller, or in v2 for an empty name.
-fn own_path<'a>(own: &'a str, controller: &str) -> &'a str {
-    own.lines()
-        .filter_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            Some((parts.next()?, parts.next()?))
-        })
-        .find(|(controllers, _)| controllers.split(',').any(|known| known == controller))
-        .map_or("/", |(_, path)| path)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CgroupMount, keeper_of, own_path};
-    use std::path::PathBuf;
-
-    #[test]
-    fn lines_of_mountinfo_are_understood() {
-        let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
-        let mount = CgroupMount::parse(line).unwrap();
-        assert_eq!(
-            mount.folder_of("/user.slice/x"),
-            PathBuf::from("/sys/fs/cgroup/unified/user.slice/x")
-        );
-        assert_eq!(CgroupMount::parse("1 2 0:1 / /proc rw - proc proc rw"), None);
-    }
-
-    #[test]
-    fn a_mount_of_a_part_of_the_hierarchy_is_relative_to_that_part() {
-        let line = "41 31 0:38 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
-        let mount = CgroupMount::parse(line).unwrap();
-        assert_eq!(mount.folder_of("/docker/abc/x"), PathBuf::from("/sys/fs/cgroup/x"));
-    }
-
-    #[test]
-    fn own_paths_are_found_by_controller() {
-        let own = "4:memory:/a b:c\n1:cpu,cpuacct:/d\n0::/e\n";
-        assert_eq!(own_path(own, "memory"), "/a b:c");
-        assert_eq!(own_path(own, "cpu"), "/d");
-        assert_eq!(own_path(own, ""), "/e");
-        assert_eq!(own_path(own, "pids"), "/");
-    }
+    use super::keeper_of;
 
     #[test]
     fn only_our_groups_have_a_keeper() {

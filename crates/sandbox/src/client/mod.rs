@@ -1,6 +1,13 @@
 //! A client's side: starting a keeper, asking it for sessions, and starting commands in them.
+//!
+//! A [`Keeper`] is one client's own and ends with it. A [`Link`] leads to a resident one, which
+//! other clients have as well.
 
-use crate::channel::{Channel, Peer};
+mod link;
+
+pub use link::{Link, LinkReceiver, LinkSender};
+
+use crate::channel::{Channel, Packet, Peer};
 use cowork_api::guest::{FromInit, ToInit};
 use cowork_api::keeper::{Call, Failure, Message, Reply, Request, Status};
 use cowork_api::plan::SessionPlan;
@@ -85,15 +92,17 @@ impl Keeper {
     /// Makes a session.
     pub fn create(&mut self, plan: SessionPlan) -> Result<(Status, Session), ClientError> {
         match self.call(Request::Create(Box::new(plan)))? {
-            (Reply::Session(status), Some(socket)) => {
-                Ok((status, Session { channel: socket.into() }))
+            (Reply::Session(status), sockets) => {
+                let commands = sockets.into_iter().next().ok_or(ClientError::Gone("keeper"))?;
+                Ok((status, commands.into()))
             }
             _ => Err(ClientError::Gone("keeper")),
         }
     }
 
-    /// Asks for something and waits for the answer. Events that come first are kept.
-    pub fn call(&mut self, request: Request) -> Result<(Reply, Option<OwnedFd>), ClientError> {
+    /// Asks for something and waits for the answer, with the descriptors beside it. Events that
+    /// come first are kept.
+    pub fn call(&mut self, request: Request) -> Result<(Reply, Vec<OwnedFd>), ClientError> {
         self.calls += 1;
         let number = self.calls;
         let message = cowork_api::encode(&Call { number, request });
@@ -104,7 +113,7 @@ impl Keeper {
             match message {
                 Message::Answer { number: answered, result } if answered == number => {
                     let reply = result.map_err(ClientError::Refused)?;
-                    return Ok((reply, handles.into_iter().next()));
+                    return Ok((reply, handles));
                 }
                 Message::Answer { .. } => {}
                 event => self.events.push_back(event),
@@ -126,13 +135,17 @@ impl Keeper {
     }
 
     fn receive(&mut self) -> Result<(Message, Vec<OwnedFd>), ClientError> {
-        let channel = self.channel.as_mut().ok_or(ClientError::Gone("keeper"))?;
-        let packet = channel.receive(Peer::Trusted).map_err(keeper_socket)?;
-        let packet = packet.ok_or(ClientError::Gone("keeper"))?;
-        let message = cowork_api::decode(&packet.bytes)
-            .map_err(|source| ClientError::Garbled { who: "keeper", source })?;
-        Ok((message, packet.handles))
+        hear_keeper(self.channel.as_ref().ok_or(ClientError::Gone("keeper"))?)
     }
+}
+
+/// Waits for the next message of a keeper.
+fn hear_keeper(channel: &Channel) -> Result<(Message, Vec<OwnedFd>), ClientError> {
+    let packet = channel.receive(Peer::Trusted).map_err(keeper_socket)?;
+    let packet = packet.ok_or(ClientError::Gone("keeper"))?;
+    let message = cowork_api::decode(&packet.bytes)
+        .map_err(|source| ClientError::Garbled { who: "keeper", source })?;
+    Ok((message, packet.handles))
 }
 
 fn keeper_socket(source: Errno) -> ClientError {
@@ -160,34 +173,59 @@ impl Drop for Keeper {
     }
 }
 
-/// The command socket of a session.
+/// The command socket of a session. Its other copies, wherever they are, are the same socket: what
+/// one reads the others do not see, and none may be made to never wait.
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
 }
 
+impl From<OwnedFd> for Session {
+    fn from(socket: OwnedFd) -> Self {
+        Self { channel: socket.into() }
+    }
+}
+
 impl Session {
-    /// Sends a message to the session's init.
+    /// Sends a message to the session's init, waiting for room.
     pub fn send(&self, message: &ToInit, handles: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
-        let message = cowork_api::encode(message);
-        self.channel.send(&message, handles).map_err(|source| match source {
-            Errno::PIPE | Errno::CONNRESET => ClientError::Gone("session"),
-            source => ClientError::Socket { who: "session", source },
-        })
+        self.channel.send(&cowork_api::encode(message), handles).map_err(session_socket)
+    }
+
+    /// Sends a message to the session's init. Says `EAGAIN` when there is no room for it now.
+    pub fn try_send(
+        &self,
+        message: &ToInit,
+        handles: &[BorrowedFd<'_>],
+    ) -> Result<(), ClientError> {
+        self.channel.try_send(&cowork_api::encode(message), handles).map_err(session_socket)
     }
 
     /// Waits for the next message of the session's init; it comes from inside, and is believed
-    /// nothing but what it says about commands.
-    pub fn receive(&mut self) -> Result<(FromInit, Option<OwnedFd>), ClientError> {
-        let packet = self.channel.receive(Peer::Hostile);
-        let packet = packet.map_err(|source| match source {
-            Errno::CONNRESET => ClientError::Gone("session"),
-            source => ClientError::Socket { who: "session", source },
-        })?;
-        let packet = packet.ok_or(ClientError::Gone("session"))?;
-        let message = cowork_api::decode(&packet.bytes)
-            .map_err(|source| ClientError::Garbled { who: "session", source })?;
-        Ok((message, packet.handles.into_iter().next()))
+    /// nothing but what it says about commands. At most one descriptor comes with it.
+    pub fn receive(&self) -> Result<(FromInit, Option<OwnedFd>), ClientError> {
+        understood(self.channel.receive(Peer::Hostile))
+    }
+
+    /// The next message of the session's init. Says `EAGAIN` when none is there.
+    pub fn try_receive(&self) -> Result<(FromInit, Option<OwnedFd>), ClientError> {
+        understood(self.channel.try_receive(Peer::Hostile))
+    }
+}
+
+fn understood(
+    received: Result<Option<Packet>, Errno>,
+) -> Result<(FromInit, Option<OwnedFd>), ClientError> {
+    let packet = received.map_err(session_socket)?.ok_or(ClientError::Gone("session"))?;
+    let message = cowork_api::decode(&packet.bytes)
+        .map_err(|source| ClientError::Garbled { who: "session", source })?;
+    Ok((message, packet.handles.into_iter().next()))
+}
+
+fn session_socket(source: Errno) -> ClientError {
+    match source {
+        Errno::PIPE | Errno::CONNRESET => ClientError::Gone("session"),
+        source => ClientError::Socket { who: "session", source },
     }
 }
 

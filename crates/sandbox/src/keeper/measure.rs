@@ -1,0 +1,107 @@
+//! What a session uses, read from outside: from its cgroups where they count it, else from what the
+//! kernel tells of each of its processes.
+//!
+//! What a process that has ended used is counted by whoever waited for it, and in the end by PID 1,
+//! so that nothing is missing from the sum. Only memory is what it is at this moment.
+
+use crate::keeper::{Session, tree};
+use crate::kernel::{read_all, read_at};
+use cowork_api::keeper::{MAX_LISTED, Measured, Process};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::CWD;
+
+/// Looks at a session, and remembers the most memory that was seen.
+pub(crate) fn measure(session: &mut Session) -> Measured {
+    let init = session.init_pid();
+    let mut pids = tree::descendants(init);
+    let processes = u32::try_from(pids.len()).unwrap_or(u32::MAX);
+    pids.sort_unstable();
+    let listed = pids.iter().take(MAX_LISTED).filter_map(|pid| process(*pid)).collect();
+    pids.push(init);
+    let group = session.group.usage();
+    let mut sum = Sum::default();
+    for pid in pids {
+        if group.cpu_us.is_none() {
+            sum.cpu_ticks += ticks(pid).unwrap_or(0);
+        }
+        if group.memory.is_none() {
+            sum.pages += pages(pid).unwrap_or(0);
+        }
+        let held = session.storage.as_ref().filter(|_| pid == init);
+        let io = held.map_or_else(|| file_of(pid, "io"), |file| read_all(file.as_fd()).ok());
+        let (read, written) = io.and_then(|io| storage(&io)).unwrap_or((0, 0));
+        sum.read += read;
+        sum.written += written;
+    }
+    let memory = group.memory.unwrap_or_else(|| sum.pages.saturating_mul(page_size()));
+    session.peak = session.peak.max(memory);
+    Measured {
+        cpu_us: group.cpu_us.unwrap_or_else(|| sum.cpu_ticks.saturating_mul(tick_us())),
+        memory,
+        memory_peak: group.memory_peak.unwrap_or(session.peak).max(memory),
+        read: sum.read,
+        written: sum.written,
+        scratch: session.scratch.as_ref().and_then(scratch_used).unwrap_or(0),
+        processes,
+        listed,
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    cpu_ticks: u64,
+    pages: u64,
+    read: u64,
+    written: u64,
+}
+
+/// How many bytes of a file system in memory are taken.
+pub(crate) fn scratch_used(scratch: &OwnedFd) -> Option<u64> {
+    let stat = rustix::fs::fstatvfs(scratch).ok()?;
+    Some(stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize))
+}
+
+fn file_of(pid: i32, name: &str) -> Option<String> {
+    read_at(CWD, &format!("/proc/{pid}/{name}")).ok()
+}
+
+fn process(pid: i32) -> Option<Process> {
+    let status = file_of(pid, "status")?;
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    };
+    // The ids in each namespace, from this one inward; the second is the session's own.
+    let inside = field("NSpid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
+    let name = tree::plain(field("Name").unwrap_or_default());
+    Some(Process { pid, inside: inside.unwrap_or(0), name })
+}
+
+/// CPU time of a process and of the children that it waited for, in ticks of the kernel's clock.
+fn ticks(pid: i32) -> Option<u64> {
+    let stat = file_of(pid, "stat")?;
+    // The name is in parentheses and may contain anything; the fields after it are numbers.
+    let fields = stat.rsplit_once(") ")?.1.split(' ').skip(11).take(4);
+    Some(fields.filter_map(|field| field.parse::<u64>().ok()).sum())
+}
+
+/// Pages of a process that are in memory.
+fn pages(pid: i32) -> Option<u64> {
+    file_of(pid, "statm")?.split(' ').nth(1)?.parse().ok()
+}
+
+/// Bytes that a process and the children that it waited for read from storage and wrote to it.
+fn storage(io: &str) -> Option<(u64, u64)> {
+    let field = |name: &str| {
+        io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+    };
+    Some((field("read_bytes")?, field("write_bytes")?))
+}
+
+fn page_size() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+/// Microseconds of one tick.
+fn tick_us() -> u64 {
+    1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
