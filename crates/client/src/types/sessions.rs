@@ -1,0 +1,271 @@
+//! Sessions: what they are made of, and what they use.
+
+use super::{BYTES, Grant, ID, Labels, NAME, NewGrant, Raw, SPAN};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A set of walls around a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// No namespaces and no mounts inside; Landlock rules for files.
+    #[default]
+    Strict,
+    /// For programs that bring a sandbox of their own.
+    Nested,
+}
+
+/// How long a session lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Life {
+    /// Until it is removed.
+    #[default]
+    Kept,
+    /// Until its first command has ended or whoever is attached to that leaves; its home is in
+    /// memory, and nothing of it stays but the record.
+    Once,
+}
+
+/// A session to make.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of JSON with its own meaning")]
+pub struct NewSession {
+    /// Its id; made up without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 3, max = 63), regex(pattern = ID))]
+    pub id: Option<String>,
+    /// Its walls.
+    pub profile: Profile,
+    /// Whether debuggers work in it.
+    pub debugger: bool,
+    /// Folders to grant.
+    #[schemars(length(max = 256))]
+    pub grants: Vec<NewGrant>,
+    /// What it may use; what is not named gets a default that fits the host.
+    pub limits: WantedLimits,
+    /// Whether limits are good enough that the host can only approximate.
+    pub best_effort: bool,
+    /// Names and values of the user's.
+    #[schemars(extend("maxProperties" = 64))]
+    pub labels: Labels,
+    /// How long it lives.
+    pub life: Life,
+    /// A folder of the host to keep its home in, instead of the daemon's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<Raw>,
+    /// A folder of the host to show as `mnt/outputs`, instead of the daemon's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Raw>,
+    /// A name at the top of its file system that leads to the first granted folder, e.g.
+    /// `workspace`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = NAME))]
+    pub workspace: Option<String>,
+}
+
+/// What a session may use. Absent fields are left as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WantedLimits {
+    /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
+    pub processes: Option<u32>,
+    /// Memory, e.g. `4G`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = BYTES))]
+    pub memory: Option<String>,
+    /// Processors, e.g. `1.5`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-9]+(\.[0-9]+)?$"))]
+    pub cpus: Option<String>,
+    /// Open files of each process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
+    pub open_files: Option<u32>,
+    /// Scratch in memory: `/tmp` and the like, together, e.g. `2G`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = BYTES))]
+    pub scratch: Option<String>,
+    /// Disk: home and outputs together, e.g. `10G`. The session is paused beyond it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = BYTES))]
+    pub disk: Option<String>,
+    /// Time until the session is stopped, e.g. `8h`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = SPAN))]
+    pub wall: Option<String>,
+}
+
+/// Changes of a session; absent fields are left as they are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionChange {
+    /// Replaces all labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub labels: Option<Labels>,
+    /// Limits to change while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<WantedLimits>,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It is being made, or made again.
+    Creating,
+    /// It waits for commands.
+    Ready,
+    /// Commands run in it.
+    Running,
+    /// Its processes stand still.
+    Paused,
+    /// It has no processes; its home is kept and it can be started.
+    Stopped,
+    /// It could not be made or kept; the reason says why.
+    Failed,
+    /// It is over. What it left can be looked at until it is removed.
+    Ended,
+}
+
+/// A session.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Session {
+    /// Its id.
+    #[schemars(regex(pattern = ID))]
+    pub id: String,
+    /// Where it is in its life.
+    pub state: State,
+    /// Why it is there, where that is not obvious.
+    pub reason: Option<String>,
+    /// How it is isolated: `native`.
+    #[schemars(extend("enum" = ["native"]))]
+    pub tier: String,
+    /// Its walls.
+    pub profile: Profile,
+    /// How long it lives.
+    pub life: Life,
+    /// When it was made.
+    #[schemars(extend("format" = "date-time"))]
+    pub created: String,
+    /// When it last changed its state.
+    #[schemars(extend("format" = "date-time"))]
+    pub changed: String,
+    /// Names and values of the user's.
+    pub labels: Labels,
+    /// Its own folder, in its own view; granted folders are in `mnt` below.
+    pub folder: String,
+    /// Where deliverables appear on the host.
+    pub outputs: Option<Raw>,
+    /// Where uploads lie on the host.
+    pub uploads: Option<Raw>,
+    /// Folders it sees.
+    pub grants: Vec<Grant>,
+    /// How each limit is kept.
+    pub limits: Vec<Limit>,
+    /// Which protection is in force, as observed.
+    pub enforcement: Vec<Enforced>,
+    /// Its sandbox, while there is one.
+    pub sandbox: Option<Sandbox>,
+    /// Commands that run.
+    pub running: Vec<CommandBrief>,
+    /// How many commands were ever started.
+    pub commands: u32,
+    /// How many requests wait for an answer.
+    pub pending: u32,
+}
+
+/// The sandbox of a session.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Sandbox {
+    /// The process id of its PID 1, on the host.
+    pub pid: i32,
+    /// Whether PID 1 answered the last heartbeat.
+    pub connected: bool,
+    /// Heartbeats missed in a row.
+    pub missed: u32,
+    /// How often it was made again after a failure.
+    pub restarts: u32,
+    /// When it was made.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
+}
+
+/// A command in a list.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CommandBrief {
+    /// Its number in the session.
+    #[schemars(range(min = 1))]
+    pub number: u32,
+    /// Its words.
+    pub argv: Vec<Raw>,
+}
+
+/// One layer of protection.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Enforced {
+    /// Which.
+    pub layer: String,
+    /// `in force`, `absent` or `left out`.
+    #[schemars(extend("enum" = ["in force", "absent", "left out"]))]
+    pub state: String,
+    /// What was seen that says so.
+    pub observed: String,
+}
+
+/// How a limit is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Limit {
+    /// Which.
+    pub limit: String,
+    /// How much, for people.
+    pub value: String,
+    /// `enforced`, `best effort` or `none`.
+    #[schemars(extend("enum" = ["enforced", "best effort", "none"]))]
+    pub strength: String,
+    /// By what means.
+    pub means: String,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Process {
+    /// Its id on the host.
+    pub pid: i32,
+    /// Its id in the session, where it is known.
+    pub inside: Option<i32>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What a session uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// When this was measured.
+    #[schemars(extend("format" = "date-time"))]
+    pub time: String,
+    /// CPU microseconds of everything that runs or ran in it.
+    pub cpu_us: u64,
+    /// Bytes of memory now.
+    pub memory: u64,
+    /// Most bytes of memory at any moment that is known.
+    pub memory_peak: u64,
+    /// Bytes read from storage.
+    pub read: u64,
+    /// Bytes written to storage.
+    pub written: u64,
+    /// Bytes of scratch in memory.
+    pub scratch: u64,
+    /// Bytes on disk: home and outputs.
+    pub disk: u64,
+    /// How many processes there are.
+    pub processes: u32,
+    /// The first of them.
+    pub listed: Vec<Process>,
+    /// Milliseconds since the sandbox was made.
+    pub wall_ms: u64,
+}
