@@ -13,6 +13,7 @@ mod grant;
 mod limits;
 mod name;
 mod path;
+pub mod places;
 pub mod plan;
 pub mod seccomp;
 

@@ -198,6 +198,8 @@ pub fn environment(
         ("TMPDIR", "/tmp".to_owned()),
         ("LANG", "C.UTF-8".to_owned()),
         ("COWORK_SESSION", id.as_str().to_owned()),
+        ("COWORK_HOME", home.clone()),
+        ("COWORK_SCRATCH", "/tmp".to_owned()),
         ("COWORK_MNT", format!("{home}/mnt")),
         ("COWORK_OUTPUTS", format!("{home}/mnt/outputs")),
         ("COWORK_UPLOADS", format!("{home}/mnt/uploads")),
@@ -205,12 +207,43 @@ pub fn environment(
     ];
     let mut variables: Vec<(Text, Text)> =
         own.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let passed = caller.into_iter().filter(|(name, _)| is_passed(name));
-    for (name, value) in passed.chain(named) {
+    for (name, value) in passed_on(caller).chain(named) {
         variables.retain(|(known, _)| *known != name);
         variables.push((name, value));
     }
     variables.into_iter().map(|(name, value)| [name, value].join(&b'=')).collect()
+}
+
+/// Where a session asks for what it was not given.
+pub const REQUESTS: &str = "/run/cowork.sock";
+
+/// The name, below the folder of grants, of the folder that tells a session about itself.
+pub const ABOUT: &str = ".cowork";
+
+/// Gives a session a name at the top of its file system for one of its granted folders.
+pub fn add_workspace(plan: &mut wire::SessionPlan, top: &GrantName, grant: &GrantName) {
+    let to = format!("{SESSIONS}/{}/mnt/{grant}", plan.id).into();
+    plan.root.push(wire::RootStep::Link { at: format!("/{top}").into(), to });
+}
+
+/// Shows a session the folder that tells it about itself, and links the text in it from its home.
+pub fn add_about(plan: &mut wire::SessionPlan, path: &HostPath, folder: wire::Identity) {
+    let at = format!("{SESSIONS}/{}/COWORK.md", plan.id).into();
+    let to = format!("mnt/{ABOUT}/COWORK.md").into();
+    plan.own.push(wire::OwnStep::Link { at, to });
+    plan.grants.push(wire::Grant {
+        name: ABOUT.to_owned(),
+        path: path.as_path().as_os_str().as_bytes().into(),
+        folder,
+        access: wire::Access::Read,
+    });
+}
+
+/// Those of the caller's variables that a session may see.
+pub fn passed_on(
+    caller: impl IntoIterator<Item = (Text, Text)>,
+) -> impl Iterator<Item = (Text, Text)> {
+    caller.into_iter().filter(|(name, _)| is_passed(name))
 }
 
 fn is_passed(name: &[u8]) -> bool {
@@ -388,6 +421,27 @@ fn limits(request: &SessionRequest) -> wire::Limits {
         open_files: limit(&asked.open_files, strictness, |value| value),
         scratch: limit(&asked.scratch, strictness, super::limits::Bytes::get),
         wall: asked.wall.map(|span| u64::try_from(span.duration().as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// A layer's name, for people.
+pub fn layer_name(layer: wire::Layer) -> &'static str {
+    match layer {
+        wire::Layer::UserNamespace => "user namespace",
+        wire::Layer::MountNamespace => "mount namespace",
+        wire::Layer::PidNamespace => "pid namespace",
+        wire::Layer::NetworkNamespace => "network namespace",
+        wire::Layer::IpcNamespace => "ipc namespace",
+        wire::Layer::UtsNamespace => "host name namespace",
+        wire::Layer::CgroupNamespace => "cgroup namespace",
+        wire::Layer::NoCapabilities => "no capabilities",
+        wire::Layer::NoNewPrivileges => "no new privileges",
+        wire::Layer::SystemCalls => "filter of system calls",
+        wire::Layer::ConnectBroker => "broker for sockets in folders",
+        wire::Layer::LandlockFiles => "Landlock: files",
+        wire::Layer::LandlockScopes => "Landlock: signals, abstract sockets",
+        wire::Layer::SealedInit => "PID 1 sealed",
+        wire::Layer::OwnUser => "user id of its own",
     }
 }
 

@@ -1,0 +1,127 @@
+//! Events: as a stream that can be taken up again, or in parts.
+
+use super::extract::{Part, Queried};
+use super::stream::Streamed;
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use cowork_client::types::{Event, Page};
+use cowork_session::catalogue::{EventFilter, EventRow};
+use hyper::body::Bytes;
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Time after which a silent stream says that it is still there.
+const ALIVE: Duration = Duration::from_secs(15);
+/// Events that are read at a time.
+const BATCH: u32 = 500;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    session: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+pub(super) async fn events(
+    State(daemon): State<Arc<Daemon>>,
+    headers: HeaderMap,
+    Queried(wanted): Queried<Wanted>,
+) -> Result<Response, Trouble> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let stream = text("accept").is_some_and(|accept| accept.contains("text/event-stream"));
+    let resumed = text("last-event-id").map(ToOwned::to_owned);
+    let limit = Part { cursor: None, limit: wanted.limit }.limit()?;
+    let (_, last) = daemon.book.catalogue.event_range()?;
+    let place = |cursor: Option<String>| match cursor.as_deref() {
+        Some("end") => Ok(last),
+        _ => Part { cursor, limit: None }.after(),
+    };
+    let asked = place(wanted.after)?;
+    let after = match resumed {
+        Some(resumed) => place(Some(resumed))?,
+        None => asked,
+    };
+    let filter = EventFilter { session: wanted.session, kind: wanted.kind };
+    if stream {
+        let (sender, body) = Streamed::channel();
+        tokio::spawn(feed(daemon, filter, after, sender));
+        let kind =
+            [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+        return Ok((kind, body).into_response());
+    }
+    let found = daemon.book.catalogue.events(after, &filter, limit)?;
+    // The next part starts after the last event that was looked at, whether or not it was wanted.
+    let full = u32::try_from(found.len()).is_ok_and(|found| found >= limit);
+    let next = match found.last() {
+        Some(event) if full => event.id,
+        _ => last.max(after),
+    };
+    let items = found.into_iter().map(shown).collect();
+    Ok(Json(Page::<Event> { items, next: Some(next.to_string()) }).into_response())
+}
+
+fn shown(row: EventRow) -> Event {
+    Event {
+        id: row.id,
+        time: row.time,
+        kind: row.kind,
+        session: row.session,
+        data: serde_json::from_str(&row.data).unwrap_or_default(),
+    }
+}
+
+/// Sends every event after `after`, each once and in order, as long as the client listens.
+async fn feed(
+    daemon: Arc<Daemon>,
+    filter: EventFilter,
+    mut after: u64,
+    sender: mpsc::Sender<Bytes>,
+) {
+    let mut latest = daemon.book.latest();
+    if let Ok((first, _)) = daemon.book.catalogue.event_range()
+        && after + 1 < first
+        && after > 0
+    {
+        let lost = format!("event: gap\ndata: {{\"from\":{},\"to\":{}}}\n\n", after + 1, first - 1);
+        if sender.send(lost.into()).await.is_err() {
+            return;
+        }
+    }
+    loop {
+        latest.mark_unchanged();
+        let newest = *latest.borrow();
+        let Ok(found) = daemon.book.catalogue.events(after, &filter, BATCH) else { return };
+        let Some(last) = found.last() else {
+            after = after.max(newest);
+            let waited = tokio::select! {
+                changed = latest.changed() => changed.is_ok(),
+                () = tokio::time::sleep(ALIVE) => sender.send(":\n\n".into()).await.is_ok(),
+                () = sender.closed() => false,
+            };
+            if !waited {
+                return;
+            }
+            continue;
+        };
+        after = last.id;
+        let mut text = String::new();
+        for row in found {
+            let (id, kind) = (row.id, row.kind.clone());
+            let data = serde_json::to_string(&shown(row)).unwrap_or_default();
+            cowork_sys::ignore(write!(text, "id: {id}\nevent: {kind}\ndata: {data}\n\n"));
+        }
+        if sender.send(text.into()).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The HTTP API: who may speak, what is heard, and how answers are written.
+
+mod audit;
+mod commands;
+mod events;
+mod extract;
+mod files;
+mod grants;
+mod idempotency;
+mod openapi;
+mod requests;
+mod routes;
+mod sessions;
+mod stream;
+mod strict;
+
+pub(crate) use extract::{Body, Named};
+pub(crate) use openapi::text as openapi;
+
+use crate::daemon::Daemon;
+use crate::folders::Folders;
+use crate::settings::Settings;
+use crate::trouble::Trouble;
+use axum::Router;
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tower_service::Service;
+
+/// Longest wait for the head of a request.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// What the daemon listens on.
+pub(crate) struct Listeners {
+    socket: UnixListener,
+    address: Option<(TcpListener, Arc<str>)>,
+}
+
+impl Listeners {
+    /// Binds the socket, which is this user's alone, and the address if one is asked for.
+    pub(crate) fn bind(settings: &Settings, folders: &Folders) -> Result<Self, Trouble> {
+        let path = folders.api();
+        let failed = |error: std::io::Error| {
+            Trouble::host(format!("cannot listen on `{}`", path.display()), error)
+        };
+        let address = match (&settings.listen, &settings.token) {
+            (Some(address), Some(file)) => {
+                let token = read_token(file)?;
+                let listener = std::net::TcpListener::bind(address).map_err(|error| {
+                    Trouble::host(format!("cannot listen on `{address}`"), error)
+                })?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                Some((TcpListener::from_std(listener).map_err(failed)?, token))
+            }
+            _ => None,
+        };
+        // The lock is ours, so what lies there is of a daemon that is gone.
+        cowork_sys::ignore(rustix::fs::unlink(&path));
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let bound = std::os::unix::net::UnixListener::bind(&path);
+        rustix::process::umask(before);
+        let socket = bound.map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let socket = UnixListener::from_std(socket).map_err(failed)?;
+        Ok(Self { socket, address })
+    }
+}
+
+/// Shortest token that is accepted.
+const MIN_TOKEN: usize = 16;
+
+fn read_token(file: &std::path::Path) -> Result<Arc<str>, Trouble> {
+    use std::os::unix::fs::MetadataExt;
+    let failed = |error: std::io::Error| {
+        Trouble::host(format!("cannot read the token in `{}`", file.display()), error)
+    };
+    let metadata = std::fs::metadata(file).map_err(failed)?;
+    if metadata.mode() & 0o077 != 0 {
+        let sentence = format!("others may read the token in `{}`", file.display());
+        return Err(Trouble::refused("bad-token", sentence).with_hint("chmod 600 it"));
+    }
+    let token = std::fs::read_to_string(file).map_err(failed)?;
+    let token = token.trim();
+    if token.len() < MIN_TOKEN {
+        let sentence = format!("a token has at least {MIN_TOKEN} characters");
+        return Err(Trouble::refused("bad-token", sentence)
+            .with_hint("e.g. `head -c 24 /dev/urandom | base64`"));
+    }
+    Ok(token.into())
+}
+
+/// Serves until the daemon ends.
+pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
+    let router = routes::router(daemon);
+    let own = rustix::process::getuid().as_raw();
+    let (socket, local) = (listeners.socket, router.clone());
+    let counted = Arc::clone(daemon);
+    tokio::spawn(async move {
+        loop {
+            let Ok((stream, _)) = socket.accept().await else {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            let peer = stream.peer_cred();
+            if !peer.is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
+                continue;
+            }
+            tokio::spawn(count(Arc::clone(&counted), serve_one(stream, local.clone())));
+        }
+    });
+    if let Some((listener, token)) = listeners.address {
+        let guarded = router.layer(axum::middleware::from_fn(
+            move |request: axum::extract::Request, next: Next| {
+                let token = Arc::clone(&token);
+                async move { guard(&token, request, next).await }
+            },
+        ));
+        let counted = Arc::clone(daemon);
+        tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                };
+                tokio::spawn(count(Arc::clone(&counted), serve_one(stream, guarded.clone())));
+            }
+        });
+    }
+}
+
+/// Lets through who shows the token.
+async fn guard(token: &str, request: axum::extract::Request, next: Next) -> Response {
+    let shown = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    if is_same(shown.as_bytes(), token.as_bytes()) {
+        return next.run(request).await;
+    }
+    let trouble = Trouble::forbidden("no-token", "this address needs a bearer token")
+        .with_status(axum::http::StatusCode::UNAUTHORIZED)
+        .with_hint("send `Authorization: Bearer TOKEN`");
+    ([(WWW_AUTHENTICATE, "Bearer")], trouble).into_response()
+}
+
+/// Compares in a time that depends on the lengths alone.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differences = one.iter().zip(other).fold(0u8, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && differences == 0
+}
+
+async fn count(daemon: Arc<Daemon>, served: impl Future<Output = ()>) {
+    daemon.clients.fetch_add(1, Ordering::Relaxed);
+    served.await;
+    daemon.clients.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn serve_one(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+) {
+    let service = hyper::service::service_fn(move |request: hyper::Request<_>| {
+        let mut router = router.clone();
+        async move { router.call(request.map(axum::body::Body::new)).await }
+    });
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(64 * 1024);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    // A client that breaks off is no failure of ours.
+    drop(connection.with_upgrades().await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn a_token_is_the_whole_token() {
+        assert!(is_same(b"secret", b"secret"));
+        for other in [&b"secre"[..], b"secret1", b"Secret", b""] {
+            assert!(!is_same(other, b"secret"));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What sessions ask for.
+
+use super::extract::{Body, Named, Part, Queried};
+use super::sessions::detached;
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use axum::Json;
+use axum::extract::State;
+use cowork_client::types::{Decide, Page, Request, RequestState};
+use cowork_session::catalogue::Requests;
+use serde::Deserialize;
+use std::sync::Arc;
+
+type Shared = State<Arc<Daemon>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    state: Option<RequestState>,
+    session: Option<String>,
+    cursor: Option<String>,
+    limit: Option<u32>,
+}
+
+pub(super) async fn list(
+    State(daemon): Shared,
+    Queried(wanted): Queried<Wanted>,
+) -> Result<Json<Page<Request>>, Trouble> {
+    let part = Part { cursor: wanted.cursor, limit: wanted.limit };
+    let which = match wanted.state {
+        Some(RequestState::Pending) => Requests::Pending,
+        _ => Requests::All,
+    };
+    let (after, limit) = (part.after()?, part.limit()?);
+    let session = wanted.session.as_deref();
+    let found = daemon.book.catalogue.requests(which, session, after, limit)?;
+    let full = u32::try_from(found.len()).is_ok_and(|found| found >= limit);
+    let next = found.last().filter(|_| full).map(|(id, _)| id.to_string());
+    let items = found.iter().filter_map(|(_, text)| serde_json::from_str(text).ok());
+    let items =
+        items.filter(|request: &Request| wanted.state.is_none_or(|state| request.state == state));
+    Ok(Json(Page { items: items.collect(), next }))
+}
+
+/// The number in a path.
+fn number(text: &str) -> Result<u64, Trouble> {
+    text.parse().ok().filter(|number| i64::try_from(*number).is_ok()).ok_or_else(|| {
+        let sentence = format!("there is no request `{}`", text.escape_debug());
+        Trouble::missing("no-request", sentence)
+    })
+}
+
+pub(super) async fn show(
+    State(daemon): Shared,
+    Named(id): Named<String>,
+) -> Result<Json<Request>, Trouble> {
+    daemon.request(number(&id)?).map(Json)
+}
+
+pub(super) async fn decide(
+    State(daemon): Shared,
+    Named(id): Named<String>,
+    Body(decide): Body<Decide>,
+) -> Result<Json<Request>, Trouble> {
+    let id = number(&id)?;
+    detached(async move { daemon.decide(id, &decide).await }).await.map(Json)
+}

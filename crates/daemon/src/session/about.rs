@@ -1,0 +1,130 @@
+//! What a session is told about itself, what people read of it on the host, and names.
+
+use super::doc::{Doc, KeptGrant, Phase};
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use cowork_client::types::Access;
+use cowork_policy::GrantName;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Where a grant appears in a session.
+pub(crate) fn place(session: &str, grant: &str) -> String {
+    format!("/sessions/{session}/mnt/{grant}")
+}
+
+/// A grant for the audit.
+pub(crate) fn describe(kept: &KeptGrant) -> serde_json::Value {
+    let grant = &kept.grant;
+    json!({
+        "name": grant.name,
+        "path": grant.path,
+        "access": grant.access,
+        "sensitive": grant.sensitive,
+        "request": grant.request,
+    })
+}
+
+/// Refuses a name that a session has already.
+pub(crate) fn check_name(grants: &[KeptGrant], new: &KeptGrant) -> Result<(), Trouble> {
+    let other = grants.iter().find(|kept| kept.grant.name == new.grant.name);
+    let Some(other) = other else { return Ok(()) };
+    let sentence = format!(
+        "two folders would be named `{}`: `{}` and `{}`",
+        new.grant.name,
+        other.grant.path.lossy(),
+        new.grant.path.lossy()
+    );
+    let hint = format!("name one of them: `{}=other`", new.grant.path.lossy());
+    Err(Trouble::conflict("grant-exists", sentence).with_hint(hint))
+}
+
+/// Checks a name at the top of a session's file system.
+pub(crate) fn check_workspace(name: &str) -> Result<(), Trouble> {
+    /// What every session has there.
+    const TAKEN: [&str; 17] = [
+        "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "root",
+        "run", "sbin", "sessions", "tmp", "usr", "var",
+    ];
+    let parsed: Result<GrantName, _> = name.parse();
+    match parsed {
+        Err(error) => Err(Trouble::refused("bad-workspace", error.to_string())),
+        Ok(_) if TAKEN.contains(&name) || name == "sys" => {
+            let sentence = format!("`/{name}` is a folder of the session's system");
+            Err(Trouble::refused("bad-workspace", sentence).with_hint("e.g. `workspace`"))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Writes `COWORK.md` for the session.
+pub(crate) fn write(daemon: &Daemon, doc: &Doc) -> Result<(), Trouble> {
+    let folder = daemon.folders.session(&doc.id).join("about");
+    replace(&folder.join("COWORK.md"), text(doc).as_bytes())
+        .map_err(|error| Trouble::host("cannot write what the session is told", error))
+}
+
+/// Writes `session.json` for people.
+pub(crate) fn write_summary(daemon: &Daemon, doc: &Doc) -> std::io::Result<()> {
+    let path = daemon.folders.session(&doc.id).join("session.json");
+    let mut text = serde_json::to_vec_pretty(doc).unwrap_or_default();
+    text.push(b'\n');
+    replace(&path, &text)
+}
+
+/// Replaces a file whole.
+fn replace(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, contents)?;
+    std::fs::rename(&new, path)
+}
+
+fn text(doc: &Doc) -> String {
+    let home = doc.folder();
+    let mut text = format!(
+        "# Where you are\n\n\
+         You work in a session of your own, `{id}`: a computer inside the user's computer. You see \
+         the folders below and nothing else of it.\n\n\
+         | place | what it is for | variable |\n|---|---|---|\n\
+         | `{home}` | your home and scratch space; private | `COWORK_HOME` |\n\
+         | `/tmp` | scratch space in memory; private | `COWORK_SCRATCH` |\n\
+         | `{home}/mnt/outputs` | deliverables: put what the user shall get here | \
+         `COWORK_OUTPUTS` |\n\
+         | `{home}/mnt/uploads` | files the user gave you; read only | `COWORK_UPLOADS` |\n\
+         | `{home}/mnt/skills` | skills; read only | `COWORK_SKILLS` |\n",
+        id = doc.id,
+    );
+    let granted: Vec<_> = doc.grants.iter().filter(|kept| kept.phase != Phase::Removing).collect();
+    text.push_str("\n# Folders of the user\n\n");
+    if granted.is_empty() {
+        text.push_str("None at the moment.\n");
+    }
+    for (index, kept) in granted.iter().enumerate() {
+        let access = match kept.grant.access {
+            Access::Read => "read only",
+            Access::Write => "you may change it",
+        };
+        let role = if index == 0 { ", your workspace (`COWORK_WORKSPACE`)" } else { "" };
+        let at = place(&doc.id, &kept.grant.name);
+        cowork_sys::ignore(writeln!(text, "- `{at}`: {access}{role}"));
+    }
+    let ask = "\n# Asking for a folder\n\n\
+               Describe what you need and why; the user chooses and answers. The call waits for \
+               the answer, up to the seconds you give:\n\n\
+               ```sh\n\
+               curl --unix-socket /run/cowork.sock http://cowork/v1/ask --json \\\n  \
+               '{\"wanted\": \"the folder with the invoices\", \"reason\": \"to add them up\", \
+               \"access\": \"ro\", \"wait\": 300}'\n\
+               ```\n\n\
+               `GET /v1/ask/NUMBER` tells what became of it, `GET /v1/folders` what you have now. \
+               This file is kept up to date.\n";
+    text.push_str(ask);
+    text
+}
+
+/// The folder that a session's work is in.
+pub(crate) fn workspace(doc: &Doc) -> Option<String> {
+    let first = doc.grants.iter().find(|kept| kept.phase != Phase::Removing)?;
+    Some(place(&doc.id, &first.grant.name))
+}

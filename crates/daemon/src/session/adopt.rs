@@ -1,0 +1,258 @@
+//! What a new daemon does with what the last one left: sessions that run are taken over with their
+//! commands and output; what was on its way is finished or taken back; what was lost is told.
+
+use super::doc::{Doc, Phase};
+use super::remove::Leave;
+use super::wiring::Ends;
+use super::{Session, pool};
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use cowork_api::keeper::{Reply, Request, Status};
+use cowork_client::types::{Command, CommandState, Life, Reason, StreamKind};
+use cowork_session::life::{Event, State};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Daemon {
+    /// Takes over everything. What goes wrong with one session does not stop the others.
+    pub(crate) async fn adopt(self: &Arc<Self>) -> Result<(), Trouble> {
+        let mut alive = BTreeMap::new();
+        if self.engine.find().await?
+            && let Ok((Reply::Sessions(found), _)) = self.engine.call(Request::Sessions).await
+        {
+            alive.extend(found.into_iter().map(|status| (status.session.clone(), status)));
+        }
+        for (id, text) in self.book.catalogue.sessions()? {
+            let status = alive.remove(&id);
+            match serde_json::from_str::<Doc>(&text) {
+                Ok(doc) => {
+                    let session = Session::new(doc);
+                    self.insert(&session);
+                    self.adopt_one(&session, status).await?;
+                }
+                Err(error) => {
+                    let data = json!({ "session": id, "reason": error.to_string() });
+                    self.book.record("state.unreadable", None, &data)?;
+                }
+            }
+        }
+        // What nobody wrote down was in the pool, or on its way there.
+        for id in alive.into_keys() {
+            drop(self.engine.call(Request::Destroy { session: id }).await);
+        }
+        self.sweep_pool().await;
+        Ok(())
+    }
+
+    async fn adopt_one(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        status: Option<Status>,
+    ) -> Result<(), Trouble> {
+        let doc = session.doc();
+        if doc.removing || (doc.spec.life == Life::Once && !self.has_running(session)?) {
+            return self.remove(session, Leave::Nothing).await;
+        }
+        match (doc.state.is_live(), status) {
+            (true, Some(status)) => self.take_over(session, status).await,
+            (true, None) => self.report_lost(session).await,
+            (false, Some(_)) => {
+                self.dismantle(session).await;
+                Ok(())
+            }
+            (false, None) => Ok(()),
+        }
+    }
+
+    fn has_running(&self, session: &Session) -> Result<bool, Trouble> {
+        Ok(!self.unfinished(session)?.is_empty())
+    }
+
+    /// Commands of the catalogue that have not ended.
+    fn unfinished(&self, session: &Session) -> Result<Vec<Command>, Trouble> {
+        let mut unfinished = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = self.book.catalogue.commands(&session.id, after, 1000)?;
+            let Some((last, _)) = page.last() else { return Ok(unfinished) };
+            after = *last;
+            let commands = page.iter().filter_map(|(_, text)| serde_json::from_str(text).ok());
+            unfinished.extend(
+                commands.filter(|command: &Command| super::commands::is_running(command.state)),
+            );
+        }
+    }
+
+    /// Goes on with a sandbox that runs.
+    async fn take_over(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        status: Status,
+    ) -> Result<(), Trouble> {
+        let attach = Request::Attach { session: session.id.clone() };
+        let (_, sockets) = self.engine.call(attach).await?;
+        let unfinished = self.unfinished(session)?;
+        for command in unfinished {
+            self.adopt_command(session, command).await?;
+        }
+        self.listen(session, sockets)?;
+        let doc = session.doc();
+        if doc.state == State::Creating {
+            // It was made, and nobody was left to say so.
+            self.note_made(session, &status)?;
+        }
+        self.reconcile_grants(session, &status).await?;
+        if status.frozen {
+            if session.state() != State::Paused {
+                session.happen(&self.book, Event::Pause, session.doc().reason.as_deref())?;
+            }
+        } else {
+            if session.state() == State::Paused {
+                let running = session.running();
+                session.happen(&self.book, Event::Resume { running }, None)?;
+            }
+            self.reconcile_commands(session).await?;
+        }
+        let data = json!({ "running": session.running() });
+        self.book.record("session.adopted", Some(&session.id), &data)
+    }
+
+    fn note_made(self: &Arc<Self>, session: &Arc<Session>, status: &Status) -> Result<(), Trouble> {
+        session.change(&self.book, |doc| {
+            doc.observe(status);
+            let since = crate::book::now();
+            doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since });
+        })?;
+        session.happen(&self.book, Event::Made { running: 0 }, None)?;
+        Ok(())
+    }
+
+    /// Follows the output of a command from where it was.
+    async fn adopt_command(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        command: Command,
+    ) -> Result<(), Trouble> {
+        let number = command.number;
+        let withdraw = Request::Withdraw { session: session.id.clone(), command: number };
+        let handles = self.engine.call(withdraw).await.map(|(_, handles)| handles);
+        let mut ends = Ends::withdrawn(command.streams, handles.unwrap_or_default());
+        if command.streams.stdin == StreamKind::Pipe {
+            let command = super::wiring::input_of(number);
+            let withdraw = Request::Withdraw { session: session.id.clone(), command };
+            // One that was ended is not kept.
+            let handles = self.engine.call(withdraw).await.map(|(_, handles)| handles);
+            ends.stdin = handles.unwrap_or_default().into_iter().next();
+        }
+        let run = self.follow(session, command, ends)?;
+        session.live().runs.insert(number, Arc::clone(&run));
+        self.limit_time(session, &run)
+    }
+
+    /// Asks init which commands run and which have ended, and settles the rest.
+    async fn reconcile_commands(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
+        let report = session.guest()?.report().await;
+        let Ok(report) = report else {
+            // The heartbeat notices a PID 1 that does not answer.
+            return Ok(());
+        };
+        for run in session.runs() {
+            let known = |number: &u32| *number == run.number;
+            let running = report.running.iter().find(|(number, _)| known(number));
+            let ended = report.ended.iter().find(|end| known(&end.command));
+            match (running, ended) {
+                (Some((_, pid)), _) => {
+                    run.note_pid(*pid);
+                    self.keep(&run.command())?;
+                }
+                (None, Some(end)) => self.command_ended(session, *end),
+                (None, None) => {
+                    let reason = Reason {
+                        code: "not-started".into(),
+                        sentence: "the daemon ended before it was started".into(),
+                    };
+                    self.conclude(session, &run, CommandState::Interrupted, Some(reason))?;
+                }
+            }
+        }
+        let running = session.running();
+        session.happen(&self.book, Event::Commands { running }, None)?;
+        Ok(())
+    }
+
+    /// Finishes what was on its way with grants.
+    async fn reconcile_grants(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        status: &Status,
+    ) -> Result<(), Trouble> {
+        let doc = session.doc();
+        for kept in &doc.grants {
+            let name = kept.grant.name.as_str();
+            let there = status.grants.iter().any(|granted| granted == name);
+            match (kept.phase, there) {
+                (Phase::Removing, _) => drop(self.take(session, name).await?),
+                (Phase::Adding | Phase::Granted, true) => {
+                    session.change(&self.book, |doc| {
+                        for kept in doc.grants.iter_mut().filter(|k| k.grant.name == name) {
+                            kept.phase = Phase::Granted;
+                        }
+                    })?;
+                }
+                (Phase::Adding | Phase::Granted, false) => {
+                    session
+                        .change(&self.book, |doc| doc.grants.retain(|k| k.grant.name != name))?;
+                    let reason = "the daemon ended before it was attached";
+                    let data = json!({ "name": name, "reason": reason });
+                    self.book.record("grant.failed", Some(&session.id), &data)?;
+                }
+            }
+        }
+        // A folder that is attached and not written down must not stay.
+        let known = |name: &String| {
+            doc.grants.iter().any(|kept| kept.grant.name == *name)
+                || ["outputs", "uploads", "skills", cowork_policy::plan::ABOUT]
+                    .contains(&name.as_str())
+        };
+        for name in status.grants.iter().filter(|name| !known(name)) {
+            let request = Request::Revoke { session: session.id.clone(), name: name.clone() };
+            drop(self.engine.call(request).await?);
+            let data = json!({ "name": name, "reason": "it was attached and not recorded" });
+            self.book.record("grant.revoked", Some(&session.id), &data)?;
+        }
+        super::about::write(self, &session.doc())
+    }
+
+    /// A session should run and does not: the host was restarted, or the keeper killed.
+    async fn report_lost(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
+        let why = "its sandbox was gone when the daemon started";
+        self.book.record("session.lost", Some(&session.id), &json!({ "reason": why }))?;
+        for command in self.unfinished(session)? {
+            let run = self.follow(session, command, Ends::default())?;
+            session.live().runs.insert(run.number, run);
+        }
+        self.interrupt(session, "sandbox-lost", why);
+        if session.doc().spec.life == Life::Once {
+            return self.remove(session, Leave::Nothing).await;
+        }
+        if session.state() == State::Creating {
+            session.happen(&self.book, Event::GaveUp, Some(why))?;
+            return Ok(());
+        }
+        session.happen(&self.book, Event::Stop, Some(why))?;
+        Ok(())
+    }
+
+    /// Removes folders of sessions from the pool of an earlier daemon.
+    async fn sweep_pool(self: &Arc<Self>) {
+        let folder = self.folders.state.join("sessions");
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(id) = entry.file_name().into_string() else { continue };
+            let marked = std::fs::symlink_metadata(entry.path().join(pool::MARK)).is_ok();
+            if marked && self.find(&id).is_none() {
+                self.discard(&id).await;
+            }
+        }
+    }
+}

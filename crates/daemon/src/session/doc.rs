@@ -1,0 +1,292 @@
+//! What the catalogue keeps of a session, and how it is shown.
+
+use crate::trouble::Trouble;
+use cowork_api::keeper::{LayerState, Status, Strength};
+use cowork_api::plan::Identity;
+use cowork_client::types::{
+    Access, Enforced, Grant, Labels, Life, Limit, Profile, Raw, State, WantedLimits,
+};
+use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
+use cowork_policy::seccomp::{self, Debugging};
+use cowork_policy::{Bytes, Cpus, GrantName, HostPath, Limits, SessionId, Span};
+use cowork_session::life;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A session, as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Doc {
+    pub(crate) id: String,
+    pub(crate) state: life::State,
+    pub(crate) reason: Option<String>,
+    pub(crate) created: String,
+    pub(crate) changed: String,
+    pub(crate) spec: Spec,
+    pub(crate) grants: Vec<KeptGrant>,
+    pub(crate) sandbox: Option<KeptSandbox>,
+    pub(crate) restarts: u32,
+    pub(crate) enforcement: Vec<Enforced>,
+    pub(crate) limits: Vec<Limit>,
+    /// How many commands were ever started.
+    pub(crate) commands: u32,
+    /// It is being removed: whoever finds it goes on with that.
+    #[serde(default)]
+    pub(crate) removing: bool,
+}
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the API")]
+pub(crate) struct Spec {
+    pub(crate) profile: Profile,
+    pub(crate) debugger: bool,
+    pub(crate) limits: WantedLimits,
+    pub(crate) best_effort: bool,
+    pub(crate) labels: Labels,
+    pub(crate) life: Life,
+    pub(crate) home: Option<Raw>,
+    pub(crate) outputs: Option<Raw>,
+    pub(crate) workspace: Option<String>,
+}
+
+/// The sandbox of a session, as it was last seen.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptSandbox {
+    pub(crate) pid: i32,
+    pub(crate) since: String,
+}
+
+/// A grant, and how far it has come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptGrant {
+    pub(crate) grant: Grant,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) phase: Phase,
+}
+
+/// How far a grant has come. What is on its way is finished by the next daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Phase {
+    Adding,
+    Granted,
+    Removing,
+}
+
+impl KeptGrant {
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { device: self.device, inode: self.inode }
+    }
+
+    /// As policy wants it.
+    pub(crate) fn request(&self) -> Result<GrantRequest, Trouble> {
+        let name: GrantName =
+            self.grant.name.parse().map_err(|error: cowork_policy::GrantNameError| {
+                Trouble::malformed(error.to_string())
+            })?;
+        Ok(GrantRequest {
+            path: host_path(&self.grant.path)?,
+            folder: self.identity(),
+            access: access(self.grant.access),
+            name,
+        })
+    }
+}
+
+impl Doc {
+    /// The folder of the session, in its own view.
+    pub(crate) fn folder(&self) -> String {
+        format!("/sessions/{}", self.id)
+    }
+
+    /// Its id as policy knows it.
+    pub(crate) fn session_id(&self) -> Result<SessionId, Trouble> {
+        session_id(&self.id)
+    }
+
+    /// The request that policy compiles to a plan.
+    pub(crate) fn request(
+        &self,
+        own: Vec<GrantRequest>,
+        home: Home,
+    ) -> Result<SessionRequest, Trouble> {
+        let mut grants = own;
+        for kept in self.grants.iter().filter(|kept| kept.phase != Phase::Removing) {
+            grants.push(kept.request()?);
+        }
+        Ok(SessionRequest {
+            id: self.session_id()?,
+            profile: match self.spec.profile {
+                Profile::Strict => seccomp::Profile::Strict,
+                Profile::Nested => seccomp::Profile::Nested,
+            },
+            debugging: if self.spec.debugger { Debugging::Allowed } else { Debugging::Forbidden },
+            grants,
+            limits: limits(&self.spec.limits)?,
+            strictness: if self.spec.best_effort {
+                Strictness::BestEffort
+            } else {
+                Strictness::Enforce
+            },
+            home,
+        })
+    }
+
+    /// Takes over what the keeper says of the sandbox.
+    pub(crate) fn observe(&mut self, status: &Status) {
+        self.enforcement = status.enforcement.iter().map(enforced).collect();
+        self.limits = status.limits.iter().map(limit).collect();
+        if let Some(disk) = &self.spec.limits.disk {
+            self.limits.push(Limit {
+                limit: "disk".into(),
+                value: disk.clone(),
+                strength: "best effort".into(),
+                means: "measured while it runs; the session is paused beyond it".into(),
+            });
+        }
+    }
+}
+
+/// The state as the API says it.
+pub(crate) fn state(state: life::State) -> State {
+    match state {
+        life::State::Creating => State::Creating,
+        life::State::Ready => State::Ready,
+        life::State::Running => State::Running,
+        life::State::Paused => State::Paused,
+        life::State::Stopped => State::Stopped,
+        life::State::Failed => State::Failed,
+        life::State::Ended => State::Ended,
+    }
+}
+
+pub(crate) fn session_id(id: &str) -> Result<SessionId, Trouble> {
+    id.parse().map_err(|error: cowork_policy::SessionIdError| {
+        Trouble::malformed(error.to_string()).with_hint("e.g. `zealous-ramanujan`")
+    })
+}
+
+pub(crate) fn access(access: Access) -> cowork_policy::Access {
+    match access {
+        Access::Read => cowork_policy::Access::Read,
+        Access::Write => cowork_policy::Access::Write,
+    }
+}
+
+/// A path from the API.
+pub(crate) fn path(raw: &Raw) -> Result<PathBuf, Trouble> {
+    let bytes = raw.bytes().ok_or_else(|| Trouble::malformed("a path is not valid base64"))?;
+    if bytes.contains(&0) {
+        return Err(Trouble::refused("bad-path", "a path contains a NUL"));
+    }
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+pub(crate) fn host_path(raw: &Raw) -> Result<HostPath, Trouble> {
+    let path = path(raw)?;
+    HostPath::new(&path).map_err(|error| {
+        Trouble::malformed(format!("`{}` is no path of this host: {error}", path.display()))
+            .with_hint("write an absolute path")
+    })
+}
+
+/// A path for the API.
+pub(crate) fn raw(path: &Path) -> Raw {
+    Raw::new(path.as_os_str().as_bytes())
+}
+
+/// The limits that a session gets, checked against this host.
+pub(crate) fn limits(wanted: &WantedLimits) -> Result<Limits, Trouble> {
+    let size = cowork_sandbox::host::size();
+    let mut limits = Limits::scaled_to(&size);
+    let refused = |error: &dyn std::fmt::Display| Trouble::refused("bad-limit", error.to_string());
+    if let Some(value) = wanted.processes {
+        limits.processes = cowork_policy::Limit::asked(value);
+    }
+    if let Some(value) = &wanted.memory {
+        let value: Bytes = value.parse().map_err(|error| refused(&error))?;
+        limits.memory = cowork_policy::Limit::asked(value);
+    }
+    if let Some(value) = &wanted.cpus {
+        let value: Cpus = value.parse().map_err(|error| refused(&error))?;
+        limits.cpus = cowork_policy::Limit::asked(value);
+    }
+    if let Some(value) = wanted.open_files {
+        limits.open_files = cowork_policy::Limit::asked(value);
+    }
+    if let Some(value) = &wanted.scratch {
+        let value: Bytes = value.parse().map_err(|error| refused(&error))?;
+        limits.scratch = cowork_policy::Limit::asked(value);
+    }
+    if let Some(value) = &wanted.wall {
+        let value: Span = value.parse().map_err(|error| refused(&error))?;
+        limits.wall = Some(value);
+    }
+    disk_limit(wanted)?;
+    limits.check(&size).map_err(|error| refused(&error))?;
+    Ok(limits)
+}
+
+/// The limit on disk, in bytes.
+pub(crate) fn disk_limit(wanted: &WantedLimits) -> Result<Option<u64>, Trouble> {
+    let Some(disk) = &wanted.disk else { return Ok(None) };
+    let bytes: Bytes = disk.parse().map_err(|error: cowork_policy::BytesError| {
+        Trouble::refused("bad-limit", error.to_string())
+    })?;
+    Ok(Some(bytes.get()))
+}
+
+/// What changed limits are, all together.
+pub(crate) fn merged(old: &WantedLimits, new: &WantedLimits) -> WantedLimits {
+    WantedLimits {
+        processes: new.processes.or(old.processes),
+        memory: new.memory.clone().or_else(|| old.memory.clone()),
+        cpus: new.cpus.clone().or_else(|| old.cpus.clone()),
+        open_files: new.open_files.or(old.open_files),
+        scratch: new.scratch.clone().or_else(|| old.scratch.clone()),
+        disk: new.disk.clone().or_else(|| old.disk.clone()),
+        wall: new.wall.clone().or_else(|| old.wall.clone()),
+    }
+}
+
+/// A layer, as it is shown.
+fn enforced(layer: &cowork_api::keeper::Enforced) -> Enforced {
+    Enforced {
+        layer: cowork_policy::plan::layer_name(layer.layer).to_owned(),
+        state: match layer.state {
+            LayerState::InForce => "in force",
+            LayerState::Absent => "absent",
+            LayerState::LeftOut => "left out",
+        }
+        .into(),
+        observed: layer.observed.clone(),
+    }
+}
+
+fn limit(limit: &cowork_api::keeper::LimitState) -> Limit {
+    Limit {
+        limit: words(&format!("{:?}", limit.limit)),
+        value: limit.value.clone(),
+        strength: match limit.strength {
+            Strength::Enforced => "enforced",
+            Strength::BestEffort => "best effort",
+            Strength::None => "none",
+        }
+        .into(),
+        means: limit.means.clone(),
+    }
+}
+
+/// `OpenFiles` as `open files`.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(c.to_lowercase());
+    }
+    words
+}

@@ -1,0 +1,333 @@
+//! Folders of the user in a session: given, changed and taken away while it runs.
+//!
+//! Each step is written down before it is taken: a grant that was on its way when the daemon died
+//! is finished or taken back by the next one.
+
+use super::doc::{self, KeptGrant, Phase};
+use super::{Session, about};
+use crate::book::now;
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use cowork_api::keeper::{Certainty, Reply, Request};
+use cowork_client::types::{Grant, GrantChange, NewGrant, Process, Raw, Regranted, Revoked};
+use cowork_policy::{GrantName, HostPath, plan};
+use cowork_sandbox::folder::{Folder, FolderError};
+use cowork_sandbox::places::Verdict;
+use cowork_session::life::{Event, State};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whether the user means a sensitive place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meant {
+    /// Nobody said so.
+    No,
+    /// The user said so.
+    Yes,
+}
+
+impl From<bool> for Meant {
+    fn from(force: bool) -> Self {
+        if force { Self::Yes } else { Self::No }
+    }
+}
+
+/// Most folders granted to one session.
+const MAX_GRANTS: usize = 256;
+
+impl Daemon {
+    /// Opens a folder that a client named.
+    pub(crate) fn open_folder(path: &Path) -> Result<Folder, Trouble> {
+        if !path.is_absolute() {
+            let sentence = format!("`{}` is not an absolute path", path.display());
+            return Err(Trouble::refused("bad-path", sentence).with_hint("start it with `/`"));
+        }
+        Folder::open(path).map_err(|error| {
+            let (code, hint) = match &error {
+                FolderError::Missing { .. } => {
+                    ("no-folder", "check the path, or make the folder first")
+                }
+                FolderError::NotFolder { .. } => {
+                    ("not-folder", "grant the folder that contains it")
+                }
+                FolderError::Kernel { .. } => ("bad-path", "grant a folder that you can open"),
+            };
+            let trouble = Trouble::refused(code, error.to_string()).with_hint(hint);
+            match error {
+                FolderError::Kernel { source, .. } => trouble.with_cause(source),
+                FolderError::Missing { .. } | FolderError::NotFolder { .. } => trouble,
+            }
+        })
+    }
+
+    /// Refuses a sensitive place unless it is meant; the reason, if it is.
+    pub(crate) fn refuse_sensitive(
+        &self,
+        folder: &Folder,
+        meant: Meant,
+    ) -> Result<Option<String>, Trouble> {
+        match self.places.judge(folder) {
+            Verdict::Ordinary => Ok(None),
+            Verdict::Refused(sentence) => {
+                Err(Trouble::refused("folder-refused", sentence)
+                    .with_hint("grant a folder of files"))
+            }
+            Verdict::Sensitive(reason) if meant == Meant::Yes => Ok(Some(reason)),
+            Verdict::Sensitive(reason) => Err(Trouble::forbidden("sensitive", reason)
+                .with_hint("grant a folder inside it; if you mean it, add `--force`")),
+        }
+    }
+
+    /// Opens a folder to grant, and finds its name.
+    pub(crate) fn judge(
+        &self,
+        session: Option<&Session>,
+        new: &NewGrant,
+    ) -> Result<KeptGrant, Trouble> {
+        let folder = Self::open_folder(&doc::path(&new.path)?)?;
+        let sensitive = self.refuse_sensitive(&folder, Meant::from(new.force))?;
+        let path = HostPath::new(folder.path()).map_err(|error| {
+            let sentence = format!("`{}` cannot be granted: {error}", folder.path().display());
+            Trouble::refused("bad-path", sentence)
+        })?;
+        let name = match &new.name {
+            Some(name) => name.parse::<GrantName>(),
+            None => GrantName::from_path(&path),
+        };
+        let name = name.map_err(|error| {
+            Trouble::refused("bad-name", error.to_string()).with_hint("give it a name: `PATH=name`")
+        })?;
+        let at =
+            session.map_or_else(String::new, |session| about::place(&session.id, name.as_str()));
+        let identity = folder.identity();
+        Ok(KeptGrant {
+            grant: Grant {
+                name: name.as_str().to_owned(),
+                path: doc::raw(path.as_path()),
+                at,
+                access: new.access,
+                granted: now(),
+                submounts: Vec::new(),
+                request: None,
+                sensitive,
+            },
+            device: identity.device,
+            inode: identity.inode,
+            phase: Phase::Adding,
+        })
+    }
+
+    /// Grants a folder to a session; if it runs, the folder appears in it.
+    pub(crate) async fn grant(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        new: &NewGrant,
+        request: Option<u64>,
+    ) -> Result<Grant, Trouble> {
+        let _turn = session.turn.lock().await;
+        let mut kept = self.judge(Some(session), new)?;
+        kept.grant.request = request;
+        self.give(session, kept).await
+    }
+
+    /// The turn is held by the caller.
+    pub(crate) async fn give(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        kept: KeptGrant,
+    ) -> Result<Grant, Trouble> {
+        let doc = session.doc();
+        refuse_ended(doc.state)?;
+        if doc.grants.len() >= MAX_GRANTS {
+            let sentence = format!("a session has at most {MAX_GRANTS} granted folders");
+            return Err(Trouble::conflict("too-many", sentence));
+        }
+        about::check_name(&doc.grants, &kept)?;
+        let name = kept.grant.name.clone();
+        self.book.record("grant.added", Some(&session.id), &about::describe(&kept))?;
+        let wire = plan::grant(&kept.request()?);
+        session.change(&self.book, |doc| doc.grants.push(kept))?;
+        let mut submounts = Vec::new();
+        if has_sandbox(doc.state) {
+            let request = Request::Grant { session: session.id.clone(), grant: wire };
+            match self.engine.call(request).await {
+                Ok((Reply::Granted { submounts: found }, _)) => submounts = found,
+                Ok(_) => {}
+                Err(trouble) => {
+                    session.change(&self.book, |doc| {
+                        doc.grants.retain(|kept| kept.grant.name != name);
+                    })?;
+                    let data = json!({ "name": name, "reason": trouble.line() });
+                    self.book.record("grant.failed", Some(&session.id), &data)?;
+                    return Err(trouble);
+                }
+            }
+        }
+        let submounts: Vec<Raw> = submounts.into_iter().map(Raw::new).collect();
+        let grant = session.change(&self.book, |doc| {
+            let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
+            kept.phase = Phase::Granted;
+            kept.grant.submounts = submounts;
+            Some(kept.grant.clone())
+        })?;
+        about::write(self, &session.doc())?;
+        grant.ok_or_else(no_grant)
+    }
+
+    /// Gives a granted folder another access.
+    pub(crate) async fn regrant(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        name: &str,
+        change: &GrantChange,
+    ) -> Result<Regranted, Trouble> {
+        let _turn = session.turn.lock().await;
+        let doc = session.doc();
+        refuse_ended(doc.state)?;
+        let mut kept = find(&doc.grants, name)?.clone();
+        if kept.grant.access == change.access {
+            let revoked = Revoked {
+                name: name.to_owned(),
+                killed: Vec::new(),
+                certainty: "unchanged".into(),
+            };
+            return Ok(Regranted { grant: kept.grant, revoked });
+        }
+        kept.grant.access = change.access;
+        let data = json!({ "name": name, "access": change.access });
+        self.book.record("grant.changed", Some(&session.id), &data)?;
+        let mut revoked =
+            Revoked { name: name.to_owned(), killed: Vec::new(), certainty: "not running".into() };
+        let mut ended = false;
+        if has_sandbox(doc.state) {
+            let grant = plan::grant(&kept.request()?);
+            let request = Request::Regrant { session: session.id.clone(), grant };
+            let (reply, _) = self.engine.call(request).await?;
+            if let Reply::Regranted { revoked: done, .. } = reply {
+                ended = done.certainty == Certainty::SessionEnded;
+                revoked = shown(name, done);
+            }
+        }
+        let access = change.access;
+        let grant = session.change(&self.book, |doc| {
+            let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
+            kept.grant.access = access;
+            Some(kept.grant.clone())
+        })?;
+        about::write(self, &session.doc())?;
+        if ended {
+            self.revoked_hard(session).await?;
+        }
+        Ok(Regranted { grant: grant.ok_or_else(no_grant)?, revoked })
+    }
+
+    /// Takes a folder away, with whoever holds on to it.
+    pub(crate) async fn revoke(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        name: &str,
+    ) -> Result<Revoked, Trouble> {
+        let _turn = session.turn.lock().await;
+        self.take(session, name).await
+    }
+
+    /// The turn is held by the caller.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        name: &str,
+    ) -> Result<Revoked, Trouble> {
+        let doc = session.doc();
+        find(&doc.grants, name)?;
+        session.change(&self.book, |doc| {
+            for kept in &mut doc.grants {
+                if kept.grant.name == name {
+                    kept.phase = Phase::Removing;
+                }
+            }
+        })?;
+        let mut revoked =
+            Revoked { name: name.to_owned(), killed: Vec::new(), certainty: "not running".into() };
+        let mut ended = false;
+        if has_sandbox(doc.state) {
+            let request = Request::Revoke { session: session.id.clone(), name: name.to_owned() };
+            match self.engine.call(request).await {
+                Ok((Reply::Revoked(done), _)) => {
+                    ended = done.certainty == Certainty::SessionEnded;
+                    revoked = shown(name, done);
+                }
+                Ok(_) => {}
+                // Gone is what was wanted.
+                Err(trouble) if ["no-grant", "no-sandbox"].contains(&trouble.code) => {}
+                Err(trouble) => {
+                    let data = json!({ "name": name, "reason": trouble.line() });
+                    self.book.record("grant.stuck", Some(&session.id), &data)?;
+                    return Err(trouble);
+                }
+            }
+        }
+        session.change(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name))?;
+        let data = json!({
+            "name": name,
+            "killed": revoked.killed,
+            "certainty": revoked.certainty,
+        });
+        self.book.record("grant.revoked", Some(&session.id), &data)?;
+        about::write(self, &session.doc())?;
+        if ended {
+            self.revoked_hard(session).await?;
+        }
+        Ok(revoked)
+    }
+
+    /// A revocation that had to end the sandbox: it is made again without the folder.
+    async fn revoked_hard(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
+        self.interrupt(session, "revoked", "its sandbox was ended to take a folder away");
+        session.happen(&self.book, Event::Lost, Some("a folder was taken away"))?;
+        self.make_again(session).await
+    }
+}
+
+/// Whether there is a sandbox whose folders must be changed.
+fn has_sandbox(state: State) -> bool {
+    matches!(state, State::Ready | State::Running | State::Paused)
+}
+
+fn refuse_ended(state: State) -> Result<(), Trouble> {
+    match state {
+        State::Ended => Err(cowork_session::life::Misfit::Ended.into()),
+        State::Creating => Err(cowork_session::life::Misfit::Creating.into()),
+        _ => Ok(()),
+    }
+}
+
+fn find<'a>(grants: &'a [KeptGrant], name: &str) -> Result<&'a KeptGrant, Trouble> {
+    grants.iter().find(|kept| kept.grant.name == name).ok_or_else(|| {
+        let names: Vec<_> = grants.iter().map(|kept| kept.grant.name.as_str()).collect();
+        let hint = match names.as_slice() {
+            [] => "it has none".to_owned(),
+            names => format!("it has: {}", names.join(", ")),
+        };
+        let sentence = format!("the session has no granted folder `{}`", name.escape_debug());
+        Trouble::missing("no-grant", sentence).with_hint(hint)
+    })
+}
+
+fn no_grant() -> Trouble {
+    Trouble::missing("no-grant", "the grant is gone")
+}
+
+fn shown(name: &str, revoked: cowork_api::keeper::Revoked) -> Revoked {
+    let killed = revoked.killed.into_iter();
+    Revoked {
+        name: name.to_owned(),
+        killed: killed.map(|(pid, name)| Process { pid, inside: None, name }).collect(),
+        certainty: match revoked.certainty {
+            Certainty::Kernel => "kernel",
+            Certainty::Scan => "scan",
+            Certainty::SessionEnded => "session ended",
+        }
+        .into(),
+    }
+}

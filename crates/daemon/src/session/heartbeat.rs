@@ -1,0 +1,213 @@
+//! Whether sessions are alive, and what happens to one that is not.
+//!
+//! Every two seconds each PID 1 is asked; three answers missed in a row, a dead PID 1, or a dead
+//! keeper mean that the sandbox is lost. It is made again with its grants and its home; what ran in
+//! it is marked as interrupted. A paused session is not asked.
+
+use super::Session;
+use super::doc::Phase;
+use crate::daemon::Daemon;
+use crate::engine::Told;
+use crate::trouble::Trouble;
+use cowork_api::keeper::{EndReason, Message, Request};
+use cowork_session::life::{Event, State};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Time between two heartbeats.
+pub(crate) const BEAT: Duration = Duration::from_secs(2);
+/// Answers missed in a row after which a sandbox is lost.
+const MISSES: u32 = 3;
+/// Time without trouble after which earlier failures no longer count.
+const WELL: Duration = Duration::from_mins(1);
+
+/// Beats until the daemon ends.
+pub(crate) async fn beat(daemon: Arc<Daemon>) {
+    let mut ticks = tokio::time::interval(BEAT);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for session in daemon.all() {
+            if let Some(missed) = check(&session) {
+                let data = json!({ "missed": missed });
+                daemon.book.note("session.heartbeat", Some(&session.id), &data);
+                if missed >= MISSES {
+                    let daemon = Arc::clone(&daemon);
+                    tokio::spawn(async move {
+                        daemon.lose(&session, "its PID 1 did not answer three heartbeats").await;
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Asks once; how many answers are missing, if any is.
+fn check(session: &Session) -> Option<u32> {
+    let state = session.state();
+    let mut live = session.live();
+    if !matches!(state, State::Ready | State::Running) {
+        live.ping = None;
+        return None;
+    }
+    let guest = live.guest.clone()?;
+    let answered = live.ping.is_none_or(|ping| guest.pong() >= ping);
+    if answered {
+        live.missed = 0;
+        if live.well_since.is_some_and(|since| since.elapsed() > WELL) {
+            live.backoff.recover();
+        }
+    } else {
+        live.missed += 1;
+        live.well_since = Some(Instant::now());
+    }
+    let ping = guest.ping();
+    if answered {
+        live.ping = Some(ping);
+    }
+    let missed = live.missed;
+    (missed > 0).then_some(missed)
+}
+
+/// Hears what the keeper tells until the daemon ends.
+pub(crate) async fn hear(daemon: Arc<Daemon>, mut told: mpsc::UnboundedReceiver<Told>) {
+    while let Some(told) = told.recv().await {
+        match told {
+            Told::Keeper(Message::SessionEnded { session, reason }) => {
+                if daemon.pool.lose(&session) {
+                    daemon.discard(&session).await;
+                } else if let Some(session) = daemon.find(&session) {
+                    let daemon = Arc::clone(&daemon);
+                    tokio::spawn(async move { daemon.ended_itself(&session, reason).await });
+                }
+            }
+            Told::Keeper(Message::BrokerRestarted { session }) => {
+                let data = json!({ "program": "broker" });
+                drop(daemon.book.record("session.repaired", Some(&session), &data));
+            }
+            Told::Keeper(Message::Answer { .. }) => {}
+            Told::Lost => {
+                let data = json!({ "program": "keeper" });
+                drop(daemon.book.record("keeper.lost", None, &data));
+                for id in daemon.pool.empty() {
+                    daemon.discard(&id).await;
+                }
+                for session in daemon.all() {
+                    let daemon = Arc::clone(&daemon);
+                    tokio::spawn(async move { daemon.lose(&session, "the keeper died").await });
+                }
+            }
+        }
+    }
+}
+
+impl Daemon {
+    async fn ended_itself(self: &Arc<Self>, session: &Arc<Session>, reason: EndReason) {
+        match reason {
+            EndReason::InitDied => self.lose(session, "its PID 1 died").await,
+            EndReason::TimeOver => {
+                let data = json!({ "limit": "wall" });
+                drop(self.book.record("limit.hit", Some(&session.id), &data));
+                let why = "its time was over";
+                if session.is_once() {
+                    self.interrupt(session, "time-over", why);
+                    self.end_now(session, why).await;
+                } else {
+                    drop(self.stop(session, "time-over", Some(why)).await);
+                }
+            }
+            // Whoever revoked goes on from there.
+            EndReason::Revocation => {}
+        }
+    }
+
+    /// The sandbox of a session is lost: it is made again.
+    pub(crate) async fn lose(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
+        let turn = session.turn.lock().await;
+        if !matches!(session.state(), State::Ready | State::Running | State::Paused) {
+            return;
+        }
+        // Another that waited for the turn may have made it again.
+        if self.is_well(session).await {
+            return;
+        }
+        let data = json!({ "reason": why });
+        drop(self.book.record("session.lost", Some(&session.id), &data));
+        self.interrupt(session, "sandbox-lost", why);
+        if session.is_once() {
+            drop(turn);
+            self.end_now(session, why).await;
+            return;
+        }
+        if session.happen(&self.book, Event::Lost, Some(why)).is_ok() {
+            drop(self.make_again(session).await);
+        }
+    }
+
+    /// Whether the keeper has the sandbox and its PID 1 answers.
+    async fn is_well(self: &Arc<Self>, session: &Arc<Session>) -> bool {
+        let status = Request::Status { session: session.id.clone() };
+        let known = match self.engine.call(status).await {
+            Ok((cowork_api::keeper::Reply::Session(status), _)) => Some(status.init),
+            _ => None,
+        };
+        let kept = session.doc().sandbox.map(|sandbox| sandbox.pid);
+        known.is_some() && known == kept && session.live().missed < MISSES
+    }
+
+    /// Makes a lost sandbox again, after a while if it failed before. The turn is held by the
+    /// caller for the first try.
+    pub(crate) async fn make_again(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> Result<(), Trouble> {
+        self.dismantle(session).await;
+        loop {
+            let wait = session.live().backoff.fail();
+            let Some(wait) = wait else {
+                let why = "its sandbox failed again and again";
+                self.book.record("session.failed", Some(&session.id), &json!({ "reason": why }))?;
+                session.happen(&self.book, Event::GaveUp, Some(why))?;
+                return Ok(());
+            };
+            tokio::time::sleep(Duration::from_secs(wait)).await;
+            self.drop_lost_grants(session)?;
+            match self.make_sandbox(session).await {
+                Ok(made) => {
+                    session.change(&self.book, |doc| doc.restarts += 1)?;
+                    let done = self.settle_in(session, made);
+                    if done.is_ok() {
+                        let restarts = session.doc().restarts;
+                        let data = json!({ "restarts": restarts });
+                        self.book.record("session.restarted", Some(&session.id), &data)?;
+                    }
+                    return done;
+                }
+                Err(trouble) => {
+                    let data = json!({ "reason": trouble.line() });
+                    self.book.note("session.retry", Some(&session.id), &data);
+                }
+            }
+        }
+    }
+
+    /// Folders that were granted and are no longer there are left out, and that is told.
+    pub(crate) fn drop_lost_grants(&self, session: &Session) -> Result<(), Trouble> {
+        let doc = session.doc();
+        let lost = doc.grants.iter().filter(|kept| {
+            let path = super::doc::path(&kept.grant.path).unwrap_or_default();
+            let same = cowork_sandbox::folder::Folder::open(&path)
+                .is_ok_and(|folder| folder.identity() == kept.identity());
+            !same || kept.phase == Phase::Removing
+        });
+        let lost: Vec<String> = lost.map(|kept| kept.grant.name.clone()).collect();
+        for name in lost {
+            let data = json!({ "name": name, "reason": "the folder is no longer the one granted" });
+            self.book.record("grant.lost", Some(&session.id), &data)?;
+            session.change(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,410 @@
+//! Making a session: its folders, its plan, its sandbox.
+
+use super::doc::{self, Doc, KeptGrant, KeptSandbox, Phase, Spec};
+use super::grants::Meant;
+use super::{Session, about};
+use crate::book::now;
+use crate::daemon::Daemon;
+use crate::folders;
+use crate::guest::{End, Guest};
+use crate::trouble::Trouble;
+use cowork_api::keeper::{Reply, Request, Status};
+use cowork_api::plan::SessionPlan;
+use cowork_client::types::{Life, NewSession};
+use cowork_policy::plan::{GrantRequest, Home};
+use cowork_policy::{Access, GrantName, HostPath, SessionId, plan};
+use cowork_sandbox::folder::Folder;
+use cowork_session::life::{Event, State};
+use rustix::fd::OwnedFd;
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Most sessions that are not removed.
+const MAX_SESSIONS: usize = 10_000;
+/// Most labels of a session, and the longest of their names and values in bytes.
+const MAX_LABELS: usize = 64;
+const MAX_LABEL: usize = 256;
+
+/// A sandbox that was made, and the sockets of its init.
+pub(crate) struct Made {
+    pub(crate) status: Status,
+    pub(crate) sockets: Vec<OwnedFd>,
+}
+
+impl Daemon {
+    /// Makes a session, from the pool where one fits.
+    pub(crate) async fn create(self: &Arc<Self>, new: NewSession) -> Result<Arc<Session>, Trouble> {
+        let wanted = new.grants.clone();
+        let id = new.id.clone();
+        let spec = self.spec(new)?;
+        let mut grants: Vec<KeptGrant> = Vec::new();
+        for grant in &wanted {
+            let kept = self.judge(None, grant)?;
+            about::check_name(&grants, &kept)?;
+            grants.push(kept);
+        }
+        if spec.workspace.is_some() && grants.is_empty() {
+            return Err(Trouble::refused("no-workspace", "a workspace needs a granted folder"));
+        }
+        let pooled = match &id {
+            None => self.take_pooled(&spec),
+            Some(_) => None,
+        };
+        let (doc, made) = match pooled {
+            Some(pooled) => (Doc { spec, grants, created: now(), ..pooled.doc }, Some(pooled.made)),
+            None => (self.new_doc(id.as_deref(), spec, grants)?, None),
+        };
+        let session = self.bring_up(doc, made).await?;
+        if session.is_once() {
+            tokio::spawn(abandon(Arc::clone(self), Arc::clone(&session)));
+        }
+        Ok(session)
+    }
+
+    /// Checks what was asked for, apart from grants.
+    fn spec(&self, new: NewSession) -> Result<Spec, Trouble> {
+        if self.count() >= MAX_SESSIONS {
+            let sentence = format!("there are {MAX_SESSIONS} sessions already");
+            return Err(Trouble::conflict("too-many", sentence)
+                .with_hint("remove old ones with `cowork rm`"));
+        }
+        check_labels(&new.labels)?;
+        doc::limits(&new.limits)?;
+        if let Some(workspace) = &new.workspace {
+            about::check_workspace(workspace)?;
+        }
+        for folder in [&new.home, &new.outputs].into_iter().flatten() {
+            let opened = Self::open_folder(&doc::path(folder)?)?;
+            self.refuse_sensitive(&opened, Meant::No)?;
+        }
+        Ok(Spec {
+            profile: new.profile,
+            debugger: new.debugger,
+            limits: new.limits,
+            best_effort: new.best_effort,
+            labels: new.labels,
+            life: new.life,
+            home: new.home,
+            outputs: new.outputs,
+            workspace: new.workspace,
+        })
+    }
+
+    /// A session that is not there yet.
+    pub(crate) fn new_doc(
+        &self,
+        id: Option<&str>,
+        spec: Spec,
+        grants: Vec<KeptGrant>,
+    ) -> Result<Doc, Trouble> {
+        let id = match id {
+            Some(id) => {
+                let id = doc::session_id(id)?;
+                if self.is_taken(id.as_str()) {
+                    let sentence = format!("there is a session `{id}` already");
+                    return Err(Trouble::conflict("session-exists", sentence)
+                        .with_hint("choose another id, or remove that one"));
+                }
+                id
+            }
+            None => self.new_id()?,
+        };
+        let now = now();
+        Ok(Doc {
+            id: id.as_str().to_owned(),
+            state: State::Creating,
+            reason: None,
+            created: now.clone(),
+            changed: now,
+            spec,
+            grants,
+            sandbox: None,
+            restarts: 0,
+            enforcement: Vec::new(),
+            limits: Vec::new(),
+            commands: 0,
+            removing: false,
+        })
+    }
+
+    fn new_id(&self) -> Result<SessionId, Trouble> {
+        let mut entropy = [0; 8];
+        rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| Trouble::host("cannot make up an id", errno))?;
+        let taken = |id: &SessionId| self.is_taken(id.as_str());
+        SessionId::unused(u64::from_ne_bytes(entropy), taken)
+            .ok_or_else(|| Trouble::conflict("too-many", "every made-up id is in use"))
+    }
+
+    /// Records the session, then makes it or finishes the one from the pool. If that fails nothing
+    /// is left but the record.
+    async fn bring_up(
+        self: &Arc<Self>,
+        mut doc: Doc,
+        made: Option<Made>,
+    ) -> Result<Arc<Session>, Trouble> {
+        let id = doc.id.clone();
+        for kept in &mut doc.grants {
+            kept.grant.at = about::place(&id, &kept.grant.name);
+        }
+        let from_pool = made.is_some();
+        if let Err(trouble) = self.enter(&doc) {
+            if from_pool {
+                self.discard(&id).await;
+            }
+            return Err(trouble);
+        }
+        let session = Session::new(doc);
+        let turn = session.turn.lock().await;
+        self.insert(&session);
+        let made = match made {
+            Some(made) => self.finish_pooled(&session, made).await,
+            None => self.make_sandbox(&session).await,
+        };
+        let done = match made {
+            Ok(made) => self.settle_in(&session, made),
+            Err(trouble) => Err(trouble),
+        };
+        if let Err(trouble) = done {
+            let data = json!({ "reason": trouble.line() });
+            drop(self.book.record("session.failed", Some(&id), &data));
+            self.forget(&id);
+            self.discard(&id).await;
+            return Err(trouble);
+        }
+        self.fill_pool();
+        drop(turn);
+        Ok(session)
+    }
+
+    /// Writes down that a session is about to be.
+    fn enter(&self, doc: &Doc) -> Result<(), Trouble> {
+        let grants: Vec<_> = doc.grants.iter().map(about::describe).collect();
+        let data = json!({
+            "profile": doc.spec.profile,
+            "life": doc.spec.life,
+            "debugger": doc.spec.debugger,
+            "labels": doc.spec.labels,
+            "limits": doc.spec.limits,
+            "grants": grants,
+        });
+        self.book.record("session.created", Some(&doc.id), &data)?;
+        let text = serde_json::to_string(doc)
+            .map_err(|error| Trouble::host("cannot write down a session", error))?;
+        self.book.catalogue.put_session(&doc.id, &text)?;
+        Ok(())
+    }
+
+    /// Gives a session from the pool its grants.
+    async fn finish_pooled(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        mut made: Made,
+    ) -> Result<Made, Trouble> {
+        let doc = session.doc();
+        let folder = self.folders.session(&session.id);
+        cowork_sys::ignore(rustix::fs::unlink(folder.join(super::pool::MARK)));
+        for kept in &doc.grants {
+            let grant = plan::grant(&kept.request()?);
+            let request = Request::Grant { session: session.id.clone(), grant };
+            let (reply, _) = self.engine.call(request).await?;
+            if let Reply::Granted { submounts } = reply {
+                made.status.submounts.extend(submounts);
+            }
+        }
+        about::write(self, &doc)?;
+        Ok(made)
+    }
+
+    /// Makes the sandbox of a session: its folders, its plan, and the keeper's part.
+    pub(crate) async fn make_sandbox(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> Result<Made, Trouble> {
+        let doc = session.doc();
+        let plan = self.plan(&doc)?;
+        self.build(plan).await
+    }
+
+    pub(crate) async fn build(self: &Arc<Self>, plan: SessionPlan) -> Result<Made, Trouble> {
+        let (reply, sockets) = self.engine.call(Request::Create(Box::new(plan))).await?;
+        match reply {
+            Reply::Session(status) => Ok(Made { status, sockets }),
+            _ => Err(Trouble::host("the keeper gave an answer that does not fit", "a bug")),
+        }
+    }
+
+    /// Makes the folders of a session and compiles its plan.
+    pub(crate) fn plan(&self, doc: &Doc) -> Result<SessionPlan, Trouble> {
+        let folder = self.folders.session(&doc.id);
+        folders::make(&folder)?;
+        for name in ["about", "commands"] {
+            folders::make(&folder.join(name))?;
+        }
+        about::write(self, doc)?;
+        let mut own = Vec::new();
+        let home = match (doc.spec.life, &doc.spec.home) {
+            (_, Some(home)) => Home::Folder(doc::host_path(home)?),
+            (Life::Once, None) => Home::Memory,
+            (Life::Kept, None) => {
+                folders::make(&folder.join("home"))?;
+                Home::Folder(real_path(&folder.join("home"))?)
+            }
+        };
+        if doc.spec.life == Life::Kept {
+            folders::make(&folder.join("uploads"))?;
+            own.push(own_grant(&folder.join("uploads"), GrantName::uploads(), Access::Read)?);
+        }
+        match &doc.spec.outputs {
+            Some(outputs) => {
+                own.push(own_grant(&doc::path(outputs)?, GrantName::outputs(), Access::Write)?);
+            }
+            None if doc.spec.life == Life::Kept => {
+                folders::make(&folder.join("outputs"))?;
+                let outputs = folder.join("outputs");
+                own.push(own_grant(&outputs, GrantName::outputs(), Access::Write)?);
+            }
+            None => {}
+        }
+        let request = doc.request(own, home)?;
+        let mut plan = plan::compile(&request, &cowork_sandbox::host::system());
+        let about = Folder::open(&folder.join("about")).map_err(|error| unusable(&error))?;
+        let about_path = real_path(&folder.join("about"))?;
+        plan::add_about(&mut plan, &about_path, about.identity());
+        let first = doc.grants.first();
+        if let (Some(workspace), Some(first)) = (&doc.spec.workspace, first) {
+            let name = |text: &str| {
+                text.parse::<GrantName>().map_err(|error| Trouble::malformed(error.to_string()))
+            };
+            plan::add_workspace(&mut plan, &name(workspace)?, &name(&first.grant.name)?);
+        }
+        Ok(plan)
+    }
+
+    /// Takes over a sandbox that was just made: from here on commands can be started.
+    pub(crate) fn settle_in(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        made: Made,
+    ) -> Result<(), Trouble> {
+        let status = made.status;
+        self.listen(session, made.sockets)?;
+        let running = session.running();
+        let before = session.state();
+        let after = before.after(Event::Made { running })?;
+        session.change(&self.book, |doc| {
+            doc.observe(&status);
+            doc.sandbox = Some(KeptSandbox { pid: status.init, since: now() });
+            doc.state = after;
+            doc.reason = None;
+            doc.changed = now();
+            for kept in &mut doc.grants {
+                kept.phase = Phase::Granted;
+                let path = doc::path(&kept.grant.path).unwrap_or_default();
+                let inside = |mount: &&Vec<u8>| {
+                    use std::os::unix::ffi::OsStrExt;
+                    Path::new(std::ffi::OsStr::from_bytes(mount)).starts_with(&path)
+                };
+                let inside = status.submounts.iter().filter(inside);
+                kept.grant.submounts =
+                    inside.map(|mount| cowork_client::types::Raw::new(mount.clone())).collect();
+            }
+        })?;
+        let data = json!({ "from": before.name(), "to": after.name(), "reason": null });
+        self.book.note("session.state", Some(&session.id), &data);
+        let doc = session.doc();
+        let data = json!({
+            "sandbox": status.init,
+            "enforcement": doc.enforcement,
+            "limits": doc.limits,
+        });
+        self.book.record("session.ready", Some(&session.id), &data)
+    }
+
+    /// Speaks to the init of a session, and hears what is asked for inside.
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<(), Trouble> {
+        let mut sockets = sockets.into_iter();
+        let commands = sockets.next().ok_or_else(|| {
+            Trouble::host("the keeper gave no socket of the session", "too many open files?")
+        })?;
+        let (sender, ends) = mpsc::unbounded_channel();
+        let guest = Guest::new(commands, sender)
+            .map_err(|error| Trouble::host("cannot speak to the session's PID 1", error))?;
+        tokio::spawn(hear_ends(Arc::clone(self), Arc::clone(session), ends));
+        let asks = sockets.next().and_then(|asks| self.hear_asks(session, asks));
+        let mut live = session.live();
+        live.guest = Some(guest);
+        live.missed = 0;
+        live.ping = None;
+        live.well_since = Some(std::time::Instant::now());
+        if let Some(old) = std::mem::replace(&mut live.asks, asks) {
+            old.abort();
+        }
+        Ok(())
+    }
+}
+
+/// A session that lives once and gets no command has lost its client.
+async fn abandon(daemon: Arc<Daemon>, session: Arc<Session>) {
+    /// Longest time until the command comes.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    tokio::time::sleep(PATIENCE).await;
+    if session.doc().commands == 0 {
+        drop(daemon.remove(&session, super::Leave::Nothing).await);
+    }
+}
+
+async fn hear_ends(
+    daemon: Arc<Daemon>,
+    session: Arc<Session>,
+    mut ends: mpsc::UnboundedReceiver<End>,
+) {
+    while let Some(end) = ends.recv().await {
+        daemon.command_ended(&session, end);
+    }
+}
+
+pub(crate) fn check_labels(labels: &cowork_client::types::Labels) -> Result<(), Trouble> {
+    if labels.len() > MAX_LABELS {
+        let sentence = format!("a session has at most {MAX_LABELS} labels");
+        return Err(Trouble::refused("bad-label", sentence));
+    }
+    for (name, value) in labels {
+        let long = name.len() > MAX_LABEL || value.len() > MAX_LABEL;
+        if name.is_empty() || long || name.chars().chain(value.chars()).any(char::is_control) {
+            let sentence = format!(
+                "label `{}` must have a name, at most {MAX_LABEL} bytes in each part, and no \
+                 control characters",
+                name.escape_debug()
+            );
+            return Err(Trouble::refused("bad-label", sentence));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn own_grant(
+    path: &Path,
+    name: GrantName,
+    access: Access,
+) -> Result<GrantRequest, Trouble> {
+    let folder = Folder::open(path).map_err(|error| unusable(&error))?;
+    Ok(GrantRequest { path: real_path(path)?, folder: folder.identity(), access, name })
+}
+
+/// Where a folder really lies, as the keeper must be told it.
+fn real_path(path: &Path) -> Result<HostPath, Trouble> {
+    let folder = Folder::open(path).map_err(|error| unusable(&error))?;
+    HostPath::new(folder.path()).map_err(|error| Trouble::host(error.to_string(), "state folder"))
+}
+
+fn unusable(error: &cowork_sandbox::folder::FolderError) -> Trouble {
+    Trouble::host("a folder of the session cannot be used", crate::trouble::chain(error))
+}

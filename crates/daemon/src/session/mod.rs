@@ -1,0 +1,228 @@
+//! One session: what is kept of it, what runs of it, and everything that can be done with it.
+
+mod about;
+mod adopt;
+mod attach;
+mod commands;
+mod control;
+pub(crate) mod doc;
+pub(crate) mod files;
+mod grants;
+mod heartbeat;
+mod inside;
+mod make;
+mod pool;
+mod remove;
+mod requests;
+mod usage;
+mod wiring;
+
+pub(crate) use attach::{Attachment, Role};
+pub(crate) use commands::{Run, takes_input};
+pub(crate) use control::grace;
+pub(crate) use doc::Doc;
+pub(crate) use heartbeat::{beat, hear};
+pub(crate) use pool::Pool;
+pub(crate) use remove::Leave;
+pub(crate) use usage::sample;
+
+use crate::book::{Book, now};
+use crate::guest::Guest;
+use crate::trouble::Trouble;
+use cowork_client::types::{CommandBrief, Sandbox, Session as Shown, Usage};
+use cowork_session::life::{Backoff, Event, State};
+use serde_json::json;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::task::AbortHandle;
+
+/// A session of this daemon.
+pub(crate) struct Session {
+    pub(crate) id: String,
+    /// Held by whoever changes its life or its grants: one at a time.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    doc: Mutex<Doc>,
+    live: Mutex<Live>,
+}
+
+/// What there is only while this daemon runs.
+#[derive(Default)]
+struct Live {
+    guest: Option<Arc<Guest>>,
+    /// Whoever hears what the session asks for.
+    asks: Option<AbortHandle>,
+    runs: BTreeMap<u32, Arc<Run>>,
+    /// The ping that should be answered by the next beat.
+    ping: Option<u64>,
+    missed: u32,
+    backoff: Backoff,
+    well_since: Option<Instant>,
+    usage: VecDeque<Usage>,
+    /// Whether its disk was found to be over its limit.
+    over_disk: bool,
+}
+
+impl Session {
+    pub(crate) fn new(doc: Doc) -> Arc<Self> {
+        Arc::new(Self {
+            id: doc.id.clone(),
+            turn: tokio::sync::Mutex::new(()),
+            doc: Mutex::new(doc),
+            live: Mutex::default(),
+        })
+    }
+
+    /// What is kept of it now.
+    pub(crate) fn doc(&self) -> Doc {
+        self.lock_doc().clone()
+    }
+
+    fn lock_doc(&self) -> MutexGuard<'_, Doc> {
+        self.doc.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it lives for one command only.
+    pub(crate) fn is_once(&self) -> bool {
+        self.lock_doc().spec.life == cowork_client::types::Life::Once
+    }
+
+    /// Where it is in its life.
+    pub(crate) fn state(&self) -> State {
+        self.lock_doc().state
+    }
+
+    /// Changes what is kept of it, and keeps that. A change that cannot be kept is not made.
+    pub(crate) fn change<T>(
+        &self,
+        book: &Book,
+        change: impl FnOnce(&mut Doc) -> T,
+    ) -> Result<T, Trouble> {
+        let mut doc = self.lock_doc();
+        let mut changed = doc.clone();
+        let result = change(&mut changed);
+        let text = serde_json::to_string(&changed)
+            .map_err(|error| Trouble::host("cannot write down a session", error))?;
+        book.catalogue.put_session(&self.id, &text)?;
+        *doc = changed;
+        Ok(result)
+    }
+
+    /// Something happened to it: the state that follows is kept and told.
+    pub(crate) fn happen(
+        &self,
+        book: &Book,
+        event: Event,
+        reason: Option<&str>,
+    ) -> Result<State, Trouble> {
+        let before = self.state();
+        let after = before.after(event)?;
+        let same_reason = self.lock_doc().reason.as_deref() == reason;
+        if after == before && same_reason {
+            return Ok(after);
+        }
+        self.change(book, |doc| {
+            doc.state = after;
+            doc.reason = reason.map(ToOwned::to_owned);
+            doc.changed = now();
+            if !after.is_live() {
+                doc.sandbox = None;
+            }
+        })?;
+        let data = json!({ "from": before.name(), "to": after.name(), "reason": reason });
+        book.note("session.state", Some(&self.id), &data);
+        Ok(after)
+    }
+
+    /// The init, or why there is none.
+    fn guest(&self) -> Result<Arc<Guest>, Trouble> {
+        let guest = self.live().guest.clone();
+        guest.ok_or_else(|| {
+            Trouble::conflict("no-sandbox", "the session has no sandbox at the moment")
+                .with_hint("see `cowork status`")
+        })
+    }
+
+    /// How many commands run.
+    pub(crate) fn running(&self) -> usize {
+        self.live().runs.values().filter(|run| run.is_running()).count()
+    }
+
+    /// A command of this daemon's time.
+    pub(crate) fn run(&self, number: u32) -> Option<Arc<Run>> {
+        self.live().runs.get(&number).cloned()
+    }
+
+    fn runs(&self) -> Vec<Arc<Run>> {
+        self.live().runs.values().cloned().collect()
+    }
+
+    /// The session as the API shows it.
+    pub(crate) fn show(&self, book: &Book, folder: &std::path::Path) -> Result<Shown, Trouble> {
+        let doc = self.doc();
+        let live = self.live();
+        let missed = live.missed;
+        let connected = live.guest.is_some() && missed == 0;
+        let running = live.runs.values().filter(|run| run.is_running());
+        let running = running.map(|run| run.command());
+        let running: Vec<CommandBrief> = running
+            .map(|command| CommandBrief { number: command.number, argv: command.argv })
+            .collect();
+        drop(live);
+        let sandbox = doc.sandbox.as_ref().map(|sandbox| Sandbox {
+            pid: sandbox.pid,
+            connected,
+            missed,
+            restarts: doc.restarts,
+            since: sandbox.since.clone(),
+        });
+        let kept = doc.spec.life == cowork_client::types::Life::Kept;
+        let own = |name: &str| kept.then(|| doc::raw(&folder.join(name)));
+        Ok(Shown {
+            id: doc.id.clone(),
+            state: doc::state(doc.state),
+            reason: doc.reason.clone(),
+            tier: "native".into(),
+            profile: doc.spec.profile,
+            life: doc.spec.life,
+            created: doc.created.clone(),
+            changed: doc.changed.clone(),
+            labels: doc.spec.labels.clone(),
+            folder: doc.folder(),
+            outputs: doc.spec.outputs.clone().or_else(|| own("outputs")),
+            uploads: own("uploads"),
+            grants: doc.grants.into_iter().map(|kept| kept.grant).collect(),
+            limits: doc.limits,
+            enforcement: doc.enforcement,
+            sandbox,
+            running,
+            commands: doc.commands,
+            pending: book.catalogue.count_pending(&self.id)?,
+        })
+    }
+}
+
+/// Writes `session.json` of sessions that changed, until the daemon ends.
+pub(crate) async fn summarise(daemon: Arc<crate::daemon::Daemon>) {
+    let mut written: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        let mut seen = BTreeMap::new();
+        for session in daemon.all() {
+            let doc = session.doc();
+            if doc.spec.life == cowork_client::types::Life::Once || doc.removing {
+                continue;
+            }
+            let stamp = format!("{} {} {}", doc.changed, doc.grants.len(), doc.commands);
+            if written.get(&doc.id) != Some(&stamp) {
+                drop(about::write_summary(&daemon, &doc));
+            }
+            seen.insert(doc.id, stamp);
+        }
+        written = seen;
+    }
+}

@@ -1,0 +1,209 @@
+//! What sessions ask for and the user answers.
+
+use super::Session;
+use super::doc::KeptGrant;
+use crate::book::now;
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use cowork_client::types::{Access, Ask, Decide, Decision, Grant, NewGrant, Request, RequestState};
+use cowork_session::catalogue::{Requests, Standing};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Most requests of one session that wait for an answer.
+const MAX_PENDING: u32 = 16;
+/// Longest text of a request, in bytes.
+const MAX_TEXT: usize = 2000;
+
+impl Daemon {
+    /// A session asks for a folder. What the user has said before about the same is said again.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        ask: &Ask,
+    ) -> Result<Request, Trouble> {
+        for (name, text) in [("wanted", &ask.wanted), ("reason", &ask.reason)] {
+            if text.trim().is_empty() || text.len() > MAX_TEXT {
+                let sentence = format!("`{name}` must be a text of at most {MAX_TEXT} bytes");
+                return Err(Trouble::refused("bad-request", sentence));
+            }
+        }
+        if self.book.catalogue.count_pending(&session.id)? >= MAX_PENDING {
+            let sentence = format!("{MAX_PENDING} requests wait for an answer already");
+            return Err(Trouble::conflict("too-many", sentence)
+                .with_hint("wait until the user has answered"));
+        }
+        let request = Request {
+            id: 0,
+            session: session.id.clone(),
+            kind: "folder".into(),
+            wanted: plain(&ask.wanted),
+            reason: plain(&ask.reason),
+            access: ask.access,
+            state: RequestState::Pending,
+            created: now(),
+            decided: None,
+            decision: None,
+            note: None,
+            grant: None,
+        };
+        let data = json!({
+            "kind": "folder", "wanted": request.wanted, "reason": request.reason,
+            "access": request.access,
+        });
+        self.book.record("request.created", Some(&session.id), &data)?;
+        let text =
+            |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
+        let id = self.book.catalogue.add_request(&session.id, &text)?;
+        let request = Request { id, ..request };
+        self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
+        match self.standing_answer(&request)? {
+            Some(decide) => self.decide(id, &decide).await,
+            None => Ok(request),
+        }
+    }
+
+    /// A request by its number.
+    pub(crate) fn request(&self, id: u64) -> Result<Request, Trouble> {
+        let text = self.book.catalogue.request(id)?;
+        let text = text.ok_or_else(|| {
+            Trouble::missing("no-request", format!("there is no request {id}"))
+                .with_hint("see `cowork requests`")
+        })?;
+        serde_json::from_str(&text)
+            .map_err(|error| Trouble::host("a request in the catalogue cannot be read", error))
+    }
+
+    /// Requests that wait for an answer.
+    pub(crate) fn pending_requests(&self, session: Option<&str>) -> Result<Vec<Request>, Trouble> {
+        let found = self.book.catalogue.requests(Requests::Pending, session, 0, u32::MAX)?;
+        Ok(found.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect())
+    }
+
+    /// The user answers.
+    pub(crate) async fn decide(
+        self: &Arc<Self>,
+        id: u64,
+        decide: &Decide,
+    ) -> Result<Request, Trouble> {
+        let asked = self.request(id)?;
+        let mut request = asked.clone();
+        if request.state != RequestState::Pending {
+            let sentence = format!("request {id} was answered already");
+            return Err(Trouble::conflict("answered", sentence));
+        }
+        let session = self.find(&request.session).ok_or_else(|| {
+            Trouble::missing("no-session", format!("session `{}` is gone", request.session))
+        })?;
+        if decide.note.as_ref().is_some_and(|note| note.len() > MAX_TEXT) {
+            let sentence = format!("a note has at most {MAX_TEXT} bytes");
+            return Err(Trouble::refused("bad-request", sentence));
+        }
+        let allowed = is_allowed(decide.decision);
+        if allowed {
+            let path = decide.path.clone().ok_or_else(|| {
+                Trouble::refused("no-path", "which folder is meant?")
+                    .with_hint("name it: `cowork decide ID allow --path FOLDER`")
+            })?;
+            let new = NewGrant {
+                path,
+                access: decide.access.unwrap_or(request.access),
+                name: decide.name.clone(),
+                force: decide.force,
+            };
+            let grant = match Self::already_granted(&session, &new)? {
+                Some(grant) => grant,
+                None => self.grant(&session, &new, Some(id)).await?,
+            };
+            request.access = grant.access;
+            request.grant = Some(grant.name);
+        }
+        request.decision = Some(decide.decision);
+        request.note = decide.note.as_deref().map(plain);
+        self.remember_answer(&asked, decide)?;
+        let state = if allowed { RequestState::Allowed } else { RequestState::Rejected };
+        self.close_request(request, state)
+    }
+
+    /// The grant of the same folder with the same access, if the session has one.
+    fn already_granted(session: &Session, new: &NewGrant) -> Result<Option<Grant>, Trouble> {
+        let folder = Self::open_folder(&super::doc::path(&new.path)?)?;
+        let same = |kept: &KeptGrant| {
+            kept.identity() == folder.identity() && kept.grant.access == new.access
+        };
+        Ok(session.doc().grants.into_iter().find(same).map(|kept| kept.grant))
+    }
+
+    /// Writes down what became of a request, and tells.
+    pub(crate) fn close_request(
+        &self,
+        mut request: Request,
+        state: RequestState,
+    ) -> Result<Request, Trouble> {
+        request.state = state;
+        request.decided = Some(now());
+        let data = json!({
+            "request": request.id, "state": request.state, "decision": request.decision,
+            "grant": request.grant,
+        });
+        self.book.record("request.decided", Some(&request.session), &data)?;
+        let text = serde_json::to_string(&request)
+            .map_err(|error| Trouble::host("cannot write down a request", error))?;
+        self.book.catalogue.put_request(request.id, Standing::Decided, &text)?;
+        Ok(request)
+    }
+
+    /// What the user said for good about the same wish, in the same words.
+    fn standing_answer(&self, request: &Request) -> Result<Option<Decide>, Trouble> {
+        for scope in [Some(request.session.as_str()), None] {
+            if let Some(text) = self.book.catalogue.get(&standing_key(scope, request))? {
+                return Ok(serde_json::from_str(&text).ok());
+            }
+        }
+        Ok(None)
+    }
+
+    fn remember_answer(&self, request: &Request, decide: &Decide) -> Result<(), Trouble> {
+        let scope = match decide.decision {
+            Decision::AllowOnce | Decision::RejectOnce => return Ok(()),
+            Decision::AllowSession => Some(request.session.as_str()),
+            Decision::AllowAlways | Decision::RejectAlways => None,
+        };
+        // What is said again is said once: it is not remembered anew.
+        let again = Decide {
+            decision: if is_allowed(decide.decision) {
+                Decision::AllowOnce
+            } else {
+                Decision::RejectOnce
+            },
+            ..decide.clone()
+        };
+        let text = serde_json::to_string(&again)
+            .map_err(|error| Trouble::host("cannot write down an answer", error))?;
+        Ok(self.book.catalogue.set(&standing_key(scope, request), &text)?)
+    }
+}
+
+/// The name under which a standing answer is kept.
+fn standing_key(scope: Option<&str>, request: &Request) -> String {
+    let access = match request.access {
+        Access::Read => "ro",
+        Access::Write => "rw",
+    };
+    format!("answer/{}/{access}/{}", scope.unwrap_or("*"), request.wanted)
+}
+
+fn is_allowed(decision: Decision) -> bool {
+    match decision {
+        Decision::AllowOnce | Decision::AllowSession | Decision::AllowAlways => true,
+        Decision::RejectOnce | Decision::RejectAlways => false,
+    }
+}
+
+/// A hostile text without what a terminal would act on.
+fn plain(text: &str) -> String {
+    // What changes the order of the text would let it say one thing and show another.
+    let acts =
+        |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if acts(c) { ' ' } else { c }).collect()
+}

@@ -1,0 +1,130 @@
+//! What sessions use: asked for, sampled, and compared with the limit on disk.
+
+use super::{Session, doc};
+use crate::book::{millis_since, now};
+use crate::daemon::Daemon;
+use crate::trouble::Trouble;
+use cowork_api::keeper::{Measured, Reply, Request};
+use cowork_client::types::{Life, Process, Usage};
+use cowork_session::life::State;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two samples.
+const SAMPLE: Duration = Duration::from_secs(10);
+/// Samples that are held of each session: an hour.
+const HELD: usize = 360;
+/// Most files that are looked at to weigh a folder.
+const MAX_FILES: u64 = 2_000_000;
+
+/// Samples until the daemon ends.
+pub(crate) async fn sample(daemon: Arc<Daemon>) {
+    let mut ticks = tokio::time::interval(SAMPLE);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for session in daemon.all() {
+            if !matches!(session.state(), State::Running | State::Ready | State::Paused) {
+                continue;
+            }
+            let idle = session.state() == State::Ready && !session.live().usage.is_empty();
+            if idle || session.doc().spec.life == Life::Once {
+                continue;
+            }
+            if let Ok(usage) = daemon.usage(&session).await {
+                let data = json!({ "usage": usage });
+                daemon.book.note("usage.sample", Some(&session.id), &data);
+                daemon.keep_within_disk(&session, &usage).await;
+            }
+        }
+        drop(daemon.book.sync());
+    }
+}
+
+impl Daemon {
+    /// What a session uses now.
+    pub(crate) async fn usage(self: &Arc<Self>, session: &Arc<Session>) -> Result<Usage, Trouble> {
+        let doc = session.doc();
+        let live = matches!(doc.state, State::Ready | State::Running | State::Paused);
+        let measured = if live {
+            let request = Request::Measure { session: session.id.clone() };
+            match self.engine.call(request).await? {
+                (Reply::Measured(measured), _) => measured,
+                _ => Measured::default(),
+            }
+        } else {
+            Measured::default()
+        };
+        let disk = self.weigh(session).await;
+        let peak = session.live().usage.back().map_or(0, |last| last.memory_peak);
+        let listed = measured.listed.into_iter();
+        let usage = Usage {
+            time: now(),
+            cpu_us: measured.cpu_us,
+            memory: measured.memory,
+            memory_peak: measured.memory_peak.max(measured.memory).max(peak),
+            read: measured.read,
+            written: measured.written,
+            scratch: measured.scratch,
+            disk,
+            processes: measured.processes,
+            listed: listed
+                .map(|process| Process {
+                    pid: process.pid,
+                    inside: (process.inside > 0).then_some(process.inside),
+                    name: process.name,
+                })
+                .collect(),
+            wall_ms: doc.sandbox.map_or(0, |sandbox| millis_since(&sandbox.since)),
+        };
+        let mut live = session.live();
+        if live.usage.len() >= HELD {
+            live.usage.pop_front();
+        }
+        live.usage.push_back(usage.clone());
+        Ok(usage)
+    }
+
+    /// Samples of the past.
+    pub(crate) fn usage_history(session: &Session) -> Vec<Usage> {
+        session.live().usage.iter().cloned().collect()
+    }
+
+    /// Bytes of a session's home and outputs.
+    async fn weigh(self: &Arc<Self>, session: &Session) -> u64 {
+        let doc = session.doc();
+        if doc.spec.life == Life::Once {
+            return 0;
+        }
+        let folder = self.folders.session(&session.id);
+        let request = Request::Weigh {
+            folders: [folder.join("home"), folder.join("outputs")]
+                .iter()
+                .map(|path| {
+                    use std::os::unix::ffi::OsStrExt;
+                    path.as_os_str().as_bytes().to_vec()
+                })
+                .collect(),
+            most: MAX_FILES,
+        };
+        match self.engine.call(request).await {
+            Ok((Reply::Weighed(bytes), _)) => bytes,
+            _ => 0,
+        }
+    }
+
+    /// Pauses a session that is over its limit on disk.
+    async fn keep_within_disk(self: &Arc<Self>, session: &Arc<Session>, usage: &Usage) {
+        let limit = doc::disk_limit(&session.doc().spec.limits).ok().flatten();
+        let Some(limit) = limit.filter(|limit| usage.disk > *limit) else { return };
+        if std::mem::replace(&mut session.live().over_disk, true) {
+            return;
+        }
+        let data = json!({ "limit": "disk", "value": limit, "used": usage.disk });
+        drop(self.book.record("limit.hit", Some(&session.id), &data));
+        let _turn = session.turn.lock().await;
+        let why = "it is over its limit on disk: raise it with `cowork set --disk`, then resume";
+        drop(self.freeze(session, Some(why)).await);
+    }
+}

@@ -1,0 +1,109 @@
+//! After the end: nothing is left, and the record is whole.
+
+use crate::look::{groups_of, names, processes};
+use crate::site::lock;
+use crate::world::World;
+use cowork_audit::{Filter, Record};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What stays in the runtime folder.
+const STAYS: [&str; 4] = ["coworkd.lock", "coworkd.log", "keeper.log", "said"];
+
+/// Lets the daemon leave, and looks for what it left.
+pub(crate) fn check(world: World) {
+    let keeper = world.site.keeper();
+    world.site.leave();
+    let state = world.site.state().to_path_buf();
+    let name = state.file_name().expect("it has one").to_string_lossy().into_owned();
+    for mark in [world.prefix(), format!("/{name}")] {
+        let left = marked(&mark);
+        if !left.is_empty() {
+            world.complain(format!("processes are left that carry `{mark}`: {left:?}"));
+        }
+    }
+    if let Some(keeper) = keeper {
+        if keeper.exists() {
+            world.complain("the keeper is left".to_owned());
+        }
+        let groups = groups_of(&keeper);
+        if !groups.is_empty() {
+            world.complain(format!("control groups are left: {groups:?}"));
+        }
+    }
+    let kept = names(&state.join("sessions"));
+    if !kept.is_empty() {
+        world.complain(format!("folders of sessions are left: {kept:?}"));
+    }
+    let strange: Vec<String> = names(world.site.runtime())
+        .into_iter()
+        .filter(|name| !STAYS.contains(&name.as_str()))
+        .collect();
+    if !strange.is_empty() {
+        world.complain(format!("files of the daemon are left: {strange:?}"));
+    }
+    check_record(&world, &state.join("audit"));
+    world.judge();
+}
+
+/// Processes other than this one that carry a mark: in their environment, their arguments, their
+/// control groups, or what is mounted for them.
+fn marked(mark: &str) -> Vec<String> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut found = Vec::new();
+    for pid in processes().into_iter().filter(|pid| *pid != own) {
+        for what in ["environ", "cmdline", "cgroup", "mountinfo"] {
+            let bytes = std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+            if String::from_utf8_lossy(&bytes).contains(mark) {
+                found.push(format!("{pid} ({what})"));
+            }
+        }
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    found.extend(mounts.lines().filter(|line| line.contains(mark)).map(str::to_owned));
+    found
+}
+
+/// Checks that the audit is whole, and says what happened.
+fn check_record(world: &World, folder: &Path) {
+    let verified = cowork_audit::verify(folder, None).expect("it can be read");
+    if !verified.problems.is_empty() {
+        world.complain(format!("the audit is broken: {:?}", verified.problems));
+    }
+    let records = cowork_audit::read(folder, &Filter::default()).expect("it can be read");
+    let of = |kind: &str| -> Vec<String> {
+        let records = records.iter().filter(|record| record.kind == kind);
+        records.filter_map(|record| record.session.clone()).collect()
+    };
+    let created = of("session.created");
+    let ids: BTreeSet<&String> = created.iter().collect();
+    let removed = of("session.removed");
+    let made = lock(&world.made);
+    println!("{} records, {} sessions", records.len(), created.len());
+    if ids.len() != created.len() || (!world.faulty && created.len() != made.len()) {
+        world.complain(format!("{} records of {} sessions", created.len(), made.len()));
+    }
+    for id in made.iter().filter(|id| !ids.contains(id) || !removed.contains(id)) {
+        world.complain(format!("the record of {id} is not complete"));
+    }
+    for (command, balance) in commands(&records) {
+        if balance != (1, 1) {
+            world.complain(format!("command {command:?} was started and ended {balance:?} times"));
+        }
+    }
+}
+
+/// How often each command was started and ended.
+fn commands(records: &[Record]) -> BTreeMap<(String, String), (u32, u32)> {
+    let mut all: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();
+    for record in records {
+        let command = record.data["command"].to_string();
+        let key = (record.session.clone().unwrap_or_default(), command);
+        match record.kind.as_str() {
+            "command.started" => all.entry(key).or_default().0 += 1,
+            "command.ended" => all.entry(key).or_default().1 += 1,
+            _ => {}
+        }
+    }
+    all
+}

@@ -1,0 +1,109 @@
+//! After the load: what was acknowledged is there, inside as well; then everything is removed.
+
+use crate::client::{Answer, Caller};
+use crate::load::{Started, examine, remove};
+use crate::look::until;
+use crate::site::lock;
+use crate::world::{Held, Known, World, canary};
+use cowork_client::types::{Command, Session, State};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// Checks every session and every command that is left, and removes them.
+pub(crate) fn settle(world: &World, started: Vec<Started>) {
+    let mut caller = Caller::new(world);
+    let sessions = lock(&world.sessions).clone();
+    println!("{} sessions are left, {} commands to look at", sessions.len(), started.len());
+    let listed: BTreeSet<String> = world.site.sessions().into_iter().map(|one| one.id).collect();
+    for known in &sessions {
+        if listed.contains(&known.id) {
+            check_session(&mut caller, known);
+        } else {
+            world.complain(format!("{} was made, not removed, and is gone", known.id));
+            known.leaving.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    for started in &started {
+        until("the command has ended", || examine(&mut caller, started));
+    }
+    for session in world.site.sessions() {
+        remove(&mut caller, &session.id);
+    }
+    assert_eq!(world.site.sessions().len(), 0, "all were removed");
+}
+
+/// Brings a session to life, and looks from inside.
+fn check_session(caller: &mut Caller<'_>, known: &Known) {
+    let mut last = None;
+    let end = std::time::Instant::now() + crate::look::PATIENCE;
+    let session = loop {
+        if let Answer::Done(session) = caller.get("session", known.at("")) {
+            let session: Session = serde_json::from_value(session).expect("it is one");
+            match session.state {
+                State::Ready | State::Running => break session,
+                State::Paused => drop(caller.post("resume", known.at("/resume"), &json!({}))),
+                State::Stopped | State::Failed => {
+                    drop(caller.post("start", known.at("/start"), &json!({})));
+                }
+                State::Creating | State::Ended => {}
+            }
+            last = Some(session);
+        }
+        if std::time::Instant::now() > end {
+            caller.world.complain(format!("{} does not come to life: {last:?}", known.id));
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let listed: BTreeSet<&str> = session.grants.iter().map(|one| one.name.as_str()).collect();
+    let grants = lock(&known.grants).clone();
+    let mut line = "true".to_owned();
+    let mut wanted = String::new();
+    for (name, (folder, held)) in &grants {
+        match held {
+            Held::Given => {
+                if !listed.contains(name.as_str()) {
+                    let id = &known.id;
+                    caller.world.complain(format!("{id}: `{name}` was granted and is not listed"));
+                }
+                write!(line, "; cat mnt/{name}/canary").expect("memory suffices");
+                wanted.push_str(&canary(*folder));
+            }
+            Held::Revoked => {
+                if listed.contains(name.as_str()) {
+                    let id = &known.id;
+                    caller.world.complain(format!("{id}: `{name}` was revoked and is listed"));
+                }
+                write!(line, "; test -e mnt/{name} && echo {name} is there")
+                    .expect("memory suffices");
+            }
+            Held::Unknown => {}
+        }
+    }
+    look_inside(caller, known, &line, &wanted);
+}
+
+fn look_inside(caller: &mut Caller<'_>, known: &Known, line: &str, wanted: &str) {
+    let mut found = None;
+    for _ in 0..100 {
+        let body = json!({ "shell": line });
+        let Answer::Done(command) = caller.post("look", known.at("/commands"), &body) else {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            continue;
+        };
+        let command: Command = serde_json::from_value(command).expect("it is one");
+        let target = known.at(&format!("/commands/{}", command.number));
+        until("the look inside is over", || {
+            let Answer::Done(now) = caller.get("command", target.clone()) else { return false };
+            now["ended"].is_string()
+        });
+        found = caller.output(&target, "stdout");
+        if found.as_deref() == Some(wanted.as_bytes()) {
+            return;
+        }
+        break;
+    }
+    let found = found.map(|found| String::from_utf8_lossy(&found).into_owned());
+    caller.world.complain(format!("{}: `{line}` says {found:?}, not {wanted:?}", known.id));
+}

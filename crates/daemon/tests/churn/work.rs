@@ -1,0 +1,75 @@
+//! What commands do: they write streams that are known to the byte.
+
+use cowork_client::types::{Command, CommandState};
+use std::fmt::Write as _;
+
+/// What a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A few lines.
+    Small,
+    /// 100 kB on each stream.
+    Large,
+    /// A few lines over a second.
+    Slow,
+}
+
+impl Work {
+    /// One of them, for a number below 10.
+    pub(crate) fn choose(number: u64) -> Self {
+        match number {
+            0..=4 => Self::Small,
+            5..=7 => Self::Large,
+            _ => Self::Slow,
+        }
+    }
+
+    /// The line of the shell.
+    pub(crate) fn line(self) -> &'static str {
+        match self {
+            Self::Small => "seq 1 40; seq 101 140 >&2",
+            Self::Large => "seq 1000000 1012499; seq 2000000 2012499 >&2",
+            Self::Slow => {
+                "for i in $(seq 1 40); do echo $i; echo $((100 + i)) >&2; sleep 0.025; done"
+            }
+        }
+    }
+
+    /// All that it writes to standard output and to standard error.
+    fn streams(self) -> [String; 2] {
+        match self {
+            Self::Small | Self::Slow => [count(1, 40), count(101, 140)],
+            Self::Large => [count(1_000_000, 1_012_499), count(2_000_000, 2_012_499)],
+        }
+    }
+
+    /// Compares what a command that has ended wrote with what it must have written: all of it if it
+    /// ended by itself, else a part from the start.
+    pub(crate) fn judge(self, command: &Command, found: &[Vec<u8>; 2]) -> Result<(), String> {
+        let by_itself = command.state == CommandState::Exited
+            && command.signal.is_none()
+            && command.reason.is_none();
+        if by_itself && command.code != Some(0) {
+            return Err(format!("it failed: {}", String::from_utf8_lossy(&found[1])));
+        }
+        let total: usize = found.iter().map(Vec::len).sum();
+        if command.dropped != 0 || usize::try_from(command.output) != Ok(total) {
+            return Err(format!("{total} bytes are found"));
+        }
+        for (found, wanted) in found.iter().zip(self.streams()) {
+            let whole = !by_itself || found.len() == wanted.len();
+            if !whole || !wanted.as_bytes().starts_with(found) {
+                return Err(format!("{} of {} bytes, or others", found.len(), wanted.len()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `seq` writes.
+fn count(first: u32, last: u32) -> String {
+    (first..=last).fold(String::new(), |mut text, number| {
+        writeln!(text, "{number}").expect("memory suffices");
+        text
+    })
+}

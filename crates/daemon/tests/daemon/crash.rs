@@ -1,0 +1,381 @@
+//! The daemon killed at any moment: what it said is so, what it had not said is told or undone, and
+//! what ran goes on.
+
+use crate::for_everyone;
+use crate::line::Line;
+use crate::look::{Chance, names, until};
+use crate::room::{Room, name_of, typed};
+use crate::site::{Site, lock};
+use cowork_client::http::{HttpError, Method};
+use cowork_client::types::{Access, Command, CommandState, Session, State};
+use cowork_client::uri::Query;
+use cowork_testbed::{Folder, Person};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+for_everyone!(
+    killed_while_sessions_are_made_and_removed,
+    killed_while_folders_come_and_go,
+    killed_while_commands_start_and_end,
+    killed_while_output_comes,
+    killed_while_a_session_is_paused_stopped_and_started,
+);
+
+/// Does something over and over in another thread, and kills and starts the daemon meanwhile.
+fn under_fire(site: &Site, kills: u32, work: impl Fn(&AtomicBool) + Sync) {
+    let over = AtomicBool::new(false);
+    let mut chance = Chance::new();
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| work(&over));
+        for _ in 0..kills {
+            chance.sleep(150_000);
+            site.kill();
+            site.start();
+            if busy.is_finished() {
+                break;
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        busy.join().expect("the other thread does not fail");
+    });
+}
+
+/// Whether an answer came at all. Anything else than a broken connection is a failure.
+#[track_caller]
+fn answered(answer: Result<Value, HttpError>) -> Option<Value> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(HttpError::NotRunning { .. } | HttpError::Broken { .. }) => None,
+        Err(error) => panic!("refused: {error:?}"),
+    }
+}
+
+/// Waits a moment if there was no answer.
+fn breathe(known: bool) {
+    if !known {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn killed_while_sessions_are_made_and_removed(person: Person) {
+    let site = Site::new(person);
+    let made: Mutex<BTreeSet<String>> = Mutex::default();
+    let removed: Mutex<BTreeSet<String>> = Mutex::default();
+    // Asked for, and nobody said what became of it.
+    let doubtful: Mutex<BTreeSet<String>> = Mutex::default();
+    under_fire(&site, 10, |over| {
+        let mut chance = Chance::new();
+        while !over.load(Ordering::Relaxed) {
+            let some = lock(&made).first().cloned();
+            match some {
+                Some(id) if chance.below(2) == 0 => {
+                    lock(&made).remove(&id);
+                    let gone = site.ask(Method::Delete, format!("/v1/sessions/{id}"), None);
+                    let known = answered(gone).is_some();
+                    lock(if known { &removed } else { &doubtful }).insert(id);
+                    breathe(known);
+                }
+                _ => {
+                    let new = answered(site.ask(Method::Post, "/v1/sessions", Some(&json!({}))));
+                    if let Some(new) = &new {
+                        let session: Session = typed(new.clone());
+                        assert_eq!(session.state, State::Ready);
+                        lock(&made).insert(session.id);
+                    }
+                    breathe(new.is_some());
+                }
+            }
+        }
+    });
+    let (made, removed, doubtful) = (lock(&made), lock(&removed), lock(&doubtful));
+    println!("{} made, {} removed, {} in doubt", made.len(), removed.len(), doubtful.len());
+    assert!(made.len() + removed.len() >= 5, "nothing happened");
+    let listed: BTreeMap<String, Session> =
+        site.sessions().into_iter().map(|session| (session.id.clone(), session)).collect();
+    for id in made.iter() {
+        let session = listed.get(id).unwrap_or_else(|| panic!("{id} was made and is gone"));
+        assert_eq!(session.state, State::Ready, "{session:?}");
+        assert_eq!(site.known_room(id).run("echo alive").text(), "alive\n");
+    }
+    for id in removed.iter() {
+        assert!(!listed.contains_key(id), "{id} was removed and is there");
+    }
+    // Whatever else there is was being made, and is whole or says that it is not.
+    for (id, session) in listed.iter().filter(|(id, _)| !made.contains(*id)) {
+        match session.state {
+            State::Ready => assert_eq!(site.known_room(id).run("echo alive").text(), "alive\n"),
+            State::Failed => assert!(session.reason.is_some(), "{session:?}"),
+            _ => panic!("{session:?}"),
+        }
+    }
+    check_nothing_orphaned(&site);
+    for id in listed.keys() {
+        site.known_room(id).remove();
+    }
+    site.verify();
+}
+
+/// Every sandbox is that of a session that is shown as live, or in the pool; and so is every folder.
+#[track_caller]
+fn check_nothing_orphaned(site: &Site) {
+    let place = format!("/{}/sessions/", name_of(site.state()));
+    until("everything belongs to something", || {
+        let pooled = usize::try_from(site.info().expect("it answers").pooled).expect("it is small");
+        let sessions = site.sessions();
+        let live: BTreeSet<&str> = sessions
+            .iter()
+            .filter(|session| session.sandbox.is_some())
+            .map(|session| session.id.as_str())
+            .collect();
+        let all: BTreeSet<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
+        let running: BTreeSet<String> = crate::look::holders(&place)
+            .into_iter()
+            .filter(|process| process.name == "cowork-init")
+            .filter_map(|process| {
+                let mounts = std::fs::read_to_string(format!("/proc/{}/mountinfo", process.pid));
+                let mounts = mounts.ok()?;
+                let (_, rest) = mounts.split_once(&place)?;
+                Some(rest.split('/').next()?.to_owned())
+            })
+            .collect();
+        let spare = running.iter().filter(|id| !live.contains(id.as_str())).count();
+        let folders = names(&site.state().join("sessions"));
+        let strange = folders.iter().filter(|id| !all.contains(id.as_str())).count();
+        let whole = live.iter().all(|id| running.contains(*id));
+        whole && spare == pooled && strange == pooled
+    });
+}
+
+fn killed_while_folders_come_and_go(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let folders: Vec<Folder> = (0..4).map(|_| Folder::new(person, "folder")).collect();
+    // What is known of each folder: granted with an access, not granted, or in doubt.
+    let known: Mutex<BTreeMap<String, Option<Option<Access>>>> = Mutex::default();
+    under_fire(&site, 12, |over| {
+        let mut chance = Chance::new();
+        let mut index = 0;
+        while !over.load(Ordering::Relaxed) {
+            index = (index + 1) % folders.len();
+            let name = format!("folder-{index}");
+            let before = lock(&known).get(&name).copied();
+            let access = if chance.below(2) == 0 { Access::Read } else { Access::Write };
+            let one = room.at(&format!("/grants/{name}"));
+            let path = folders[index].path();
+            // Each step is tried until somebody answers; what was in doubt may be done already.
+            let (answer, after) = match before {
+                None | Some(Some(None)) => {
+                    let body = json!({ "path": path, "name": name, "access": access });
+                    (site.ask(Method::Post, room.at("/grants"), Some(&body)), Some(access))
+                }
+                Some(None) => (site.ask(Method::Delete, one, None), None),
+                Some(Some(Some(now))) if now != access => {
+                    let body = json!({ "access": access });
+                    (site.ask(Method::Patch, one, Some(&body)), Some(access))
+                }
+                Some(Some(Some(_))) => (site.ask(Method::Delete, one, None), None),
+            };
+            let state = match answer {
+                Ok(_) => Some(after),
+                Err(HttpError::Problem(problem)) if before == Some(None) => {
+                    assert_eq!(problem.code, "no-grant", "{problem:?}");
+                    Some(None)
+                }
+                Err(error) => {
+                    answered(Err(error));
+                    None
+                }
+            };
+            breathe(state.is_some());
+            lock(&known).insert(name, state);
+        }
+    });
+    let shown: BTreeMap<String, Access> =
+        room.show().grants.into_iter().map(|grant| (grant.name, grant.access)).collect();
+    for (name, state) in lock(&known).iter() {
+        if let Some(state) = state {
+            assert_eq!(shown.get(name), state.as_ref(), "{name}: {shown:?}");
+        }
+    }
+    // What is shown is what the session sees.
+    let line = "for f in mnt/folder-*; do [ -d $f ] || continue; echo -n \"${f#mnt/} \"; \
+                if touch $f/probe 2>/dev/null; then echo rw; else echo ro; fi; done";
+    let seen = room.run(line).text();
+    let expected: String = shown
+        .iter()
+        .map(|(name, access)| format!("{name} {}\n", if *access == Access::Read { "ro" } else { "rw" }))
+        .collect();
+    assert_eq!(seen, expected);
+    let told = room.run("grep -o 'mnt/folder-.' COWORK.md | sort").text();
+    let expected: String = shown.keys().map(|name| format!("mnt/{name}\n")).collect();
+    assert_eq!(told, expected);
+    for name in shown.keys() {
+        room.revoke(name);
+    }
+    assert_eq!(room.run("ls -d mnt/folder-* 2>/dev/null | wc -l").text(), "0\n");
+    assert_eq!(room.show().sandbox.expect("it runs").restarts, 0, "nothing was lost");
+    site.verify();
+}
+
+fn killed_while_commands_start_and_end(person: Person) {
+    let site = Site::new(person);
+    let work = Folder::new(person, "work");
+    let room = site.room(&json!({ "grants": [{ "path": work.path(), "name": "work" }] }));
+    let started: Mutex<BTreeMap<String, Option<u32>>> = Mutex::default();
+    under_fire(&site, 12, |over| {
+        let mut index = 0;
+        while !over.load(Ordering::Relaxed) {
+            index += 1;
+            let token = format!("token-{index}-");
+            let line = format!("echo {token} >> mnt/work/log; exit {}", index % 200);
+            let body = json!({ "argv": ["bash", "-c", line] });
+            let answer = answered(site.ask(Method::Post, room.at("/commands"), Some(&body)));
+            let number = answer.map(|answer| typed::<Command>(answer).number);
+            breathe(number.is_some());
+            lock(&started).insert(token, number);
+        }
+    });
+    until("every command is over", || room.show().running.is_empty());
+    let listed: Vec<Command> = site
+        .client()
+        .list(&Query::new(room.at("/commands")).with("limit", "50"))
+        .expect("they can be listed");
+    let log = work.read("log").unwrap_or_default();
+    let started = lock(&started);
+    println!("{} commands, {} listed", started.len(), listed.len());
+    assert!(started.len() >= 10, "nothing happened");
+    for (token, number) in started.iter() {
+        let ran = log.lines().filter(|line| line == token).count();
+        let of_it =
+            |command: &&Command| command.argv.iter().any(|word| word.lossy().contains(token));
+        let found: Vec<&Command> = listed.iter().filter(of_it).collect();
+        assert!(found.len() <= 1, "{token} is there twice");
+        match (number, found.first()) {
+            (Some(number), Some(command)) => {
+                assert_eq!(command.number, *number);
+                assert_eq!((command.state, ran), (CommandState::Exited, 1), "{command:?}");
+            }
+            (Some(_), None) => panic!("{token} was started and nobody knows it"),
+            (None, Some(command)) if command.state == CommandState::Exited => assert_eq!(ran, 1),
+            (None, Some(command)) => {
+                assert_eq!((command.state, ran), (CommandState::Interrupted, 0), "{command:?}");
+                assert_eq!(command.reason.as_ref().map(|why| why.code.as_str()), Some("not-started"));
+            }
+            (None, None) => assert_eq!(ran, 0, "{token} ran and nobody knows it"),
+        }
+        if let Some(command) = found.first().filter(|command| command.state == CommandState::Exited) {
+            let index: u32 = token.split('-').nth(1).and_then(|part| part.parse().ok()).expect("it has one");
+            assert_eq!(command.code.map(u32::from), Some(index % 200), "{command:?}");
+        }
+    }
+    site.verify();
+}
+
+/// Writes numbers to standard output and to standard error, with a pause now and then.
+const COUNT: &str = "import sys, time, random
+n = int(sys.argv[1])
+for i in range(n):
+    sys.stdout.write('%08d\\n' % i)
+    if i % 3 == 0: sys.stderr.write('e%07d\\n' % i)
+    if random.random() < 0.0002:
+        sys.stdout.flush(); sys.stderr.flush(); time.sleep(random.random() / 20)
+";
+
+fn killed_while_output_comes(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let lines = 120_000;
+    let argv = json!(["/usr/bin/python3", "-c", COUNT, lines.to_string()]);
+    let numbers: Vec<u32> = (0..2).map(|_| room.start(&json!({ "argv": argv }))).collect();
+    let on_terminal = room.start(&json!({
+        "argv": ["/usr/bin/python3", "-c", COUNT, "30000"],
+        "streams": { "stdin": "terminal", "stdout": "terminal", "stderr": "pipe" },
+    }));
+    // Somebody follows it, and takes it up again where it broke off.
+    let followed = Mutex::new(Vec::new());
+    under_fire(&site, 8, |over| {
+        while !over.load(Ordering::Relaxed) {
+            let from = lock(&followed).len();
+            let mut line = match std::panic::catch_unwind(|| {
+                Line::attach(room, numbers[0], &from.to_string())
+            }) {
+                Ok(line) => line,
+                Err(_) => {
+                    breathe(false);
+                    continue;
+                }
+            };
+            while let Ok(Some((channel, bytes))) = line.frame() {
+                use cowork_client::stream::ChannelId;
+                if matches!(channel, ChannelId::Stdout | ChannelId::Stderr) {
+                    lock(&followed).extend(bytes);
+                }
+            }
+        }
+    });
+    let out: String = (0..lines).map(|number| format!("{number:08}\n")).collect();
+    let err: String = (0..lines).step_by(3).map(|number| format!("e{number:07}\n")).collect();
+    for number in &numbers {
+        let ran = room.finish(*number);
+        assert_eq!(ran.code, 0);
+        assert_eq!((ran.out.len(), ran.err.len()), (out.len(), err.len()));
+        assert!(ran.out == out.as_bytes() && ran.err == err.as_bytes(), "the output is damaged");
+        assert_eq!(ran.command.output, (out.len() + err.len()) as u64);
+    }
+    let followed = lock(&followed);
+    let all = room.output(numbers[0], &[]);
+    assert!(!followed.is_empty());
+    assert!(all.starts_with(&followed), "what was followed is what is kept");
+    let ran = room.finish(on_terminal);
+    assert_eq!(ran.code, 0);
+    let terminal = room.output(on_terminal, &[("stream", "terminal")]);
+    let expected: String = (0..30_000).map(|number| format!("{number:08}\r\n")).collect();
+    assert_eq!(terminal.len(), expected.len());
+    assert!(terminal == expected.as_bytes(), "the terminal's output is damaged");
+    site.verify();
+}
+
+fn killed_while_a_session_is_paused_stopped_and_started(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let work = Folder::new(person, "work");
+    let room = site.room(&json!({ "grants": [{ "path": work.path(), "name": "work" }] }));
+    assert_eq!(room.run("echo kept > file").code, 0);
+    let last: Mutex<Option<State>> = Mutex::default();
+    under_fire(&site, 10, |over| {
+        let mut chance = Chance::new();
+        while !over.load(Ordering::Relaxed) {
+            let verbs = ["pause", "resume", "stop", "start"];
+            let verb = verbs[usize::try_from(chance.below(4)).expect("it is small")];
+            let answer = site.ask(Method::Post, room.at(&format!("/{verb}")), Some(&json!({})));
+            match answer {
+                Ok(session) => *lock(&last) = Some(typed::<Session>(session).state),
+                // What does not fit its state is refused, and changes nothing.
+                Err(HttpError::Problem(problem)) => assert_eq!(problem.status, 409, "{problem:?}"),
+                Err(error) => {
+                    answered(Err(error));
+                    *lock(&last) = None;
+                    breathe(false);
+                }
+            }
+        }
+    });
+    let now = room.show();
+    if let Some(last) = *lock(&last) {
+        assert_eq!(now.state, last, "{now:?}");
+    }
+    match now.state {
+        State::Paused => drop(room.tell("resume")),
+        State::Stopped | State::Failed => drop(room.tell("start")),
+        State::Ready => {}
+        _ => panic!("{now:?}"),
+    }
+    assert_eq!(room.run("cat file; ls -d mnt/work").text(), "kept\nmnt/work\n");
+    check_nothing_orphaned(&site);
+    site.verify();
+}
+
+/// A room that can be sent to another thread.
+const fn is_shared<T: Sync>() {}
+const _: () = is_shared::<Room<'static>>();

@@ -1,0 +1,191 @@
+//! Events: each once and in order, however often the connection breaks, and the same by polling.
+
+use crate::for_everyone;
+use crate::look::{Chance, until};
+use crate::site::Site;
+use cowork_client::http::{Method, Request};
+use cowork_client::types::Event;
+use cowork_testbed::{Folder, Person};
+use serde_json::json;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+for_everyone!(
+    no_event_is_lost_or_doubled_when_connections_break,
+    streams_can_be_narrowed_and_equal_polling,
+    a_client_that_resumes_by_itself_misses_nothing,
+);
+
+/// Whole events in a text; a part of one at the end is left out.
+fn whole(text: &[u8]) -> Vec<(u64, Event)> {
+    let text = String::from_utf8_lossy(text);
+    let end = text.rfind("\n\n").map_or(0, |end| end + 2);
+    let mut found = Vec::new();
+    for block in text[..end].split("\n\n").filter(|block| block.contains("data:")) {
+        let field = |name: &str| {
+            block.lines().find_map(|line| line.strip_prefix(name)).expect("every field is there")
+        };
+        let event: Event = serde_json::from_str(field("data: ")).expect("it is an event");
+        assert_eq!(field("event: "), event.kind);
+        found.push((field("id: ").parse().expect("it is a number"), event));
+    }
+    found
+}
+
+/// Reads from one connection until so many bytes have come, the connection ends, or `last` was seen.
+fn read_some(site: &Site, target: &str, after: u64, most: usize, last: Option<u64>) -> Vec<Event> {
+    let request = Request::get(target)
+        .with("Accept", "text/event-stream")
+        .with("Last-Event-ID", &after.to_string());
+    let Ok(client) = cowork_client::http::Client::connect(&site.socket()) else { return Vec::new() };
+    let Ok(mut answer) = client.open(&request, None) else { return Vec::new() };
+    let mut text = Vec::new();
+    let mut piece = [0; 1000];
+    while text.len() < most {
+        let room = piece.len().min(most - text.len());
+        match answer.read(&mut piece[..room]) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => text.extend(&piece[..read]),
+        }
+        if last.is_some_and(|last| whole(&text).last().is_some_and(|(id, _)| *id >= last)) {
+            break;
+        }
+    }
+    let found = whole(&text);
+    assert!(found.iter().all(|(id, event)| *id == event.id));
+    found.into_iter().map(|(_, event)| event).collect()
+}
+
+fn no_event_is_lost_or_doubled_when_connections_break(person: Person) {
+    let site = Site::new(person);
+    let folder = Folder::new(person, "folder");
+    let mut chance = Chance::new();
+    let (over, heard) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut seen: Vec<Event> = Vec::new();
+    let mut breaks = 0;
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            let mut kills = Chance::new();
+            for round in 0..12 {
+                let room = site.plain_room();
+                let number = room.sh("echo x");
+                drop(room.ended(number));
+                room.grant(folder.path(), "ro");
+                room.revoke(&crate::room::name_of(folder.path()));
+                room.remove();
+                if round % 4 == 3 {
+                    kills.sleep(20_000);
+                    site.kill();
+                    site.start();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            // Whoever still reads waits for something to happen.
+            let room = site.plain_room();
+            while !heard.load(Ordering::Relaxed) {
+                drop(room.run("true"));
+            }
+        });
+        while !over.load(Ordering::Relaxed) {
+            assert!(!busy.is_finished() || over.load(Ordering::Relaxed), "it broke off");
+            let after = seen.last().map_or(0, |event| event.id);
+            let most = usize::try_from(chance.below(6000)).expect("it is small");
+            seen.extend(read_some(&site, "/v1/events", after, most, Some(after + 20)));
+            breaks += 1;
+        }
+        heard.store(true, Ordering::Relaxed);
+    });
+    let polled = site.events(&[]);
+    let last = polled.last().expect("something happened").id;
+    while seen.last().is_none_or(|event| event.id < last) {
+        let after = seen.last().map_or(0, |event| event.id);
+        seen.extend(read_some(&site, "/v1/events", after, 5000, Some(last)));
+    }
+    seen.retain(|event| event.id <= last);
+    println!("{} events, {breaks} broken connections", seen.len());
+    assert!(breaks >= 5, "it was broken off {breaks} times only");
+    let ids: Vec<u64> = seen.iter().map(|event| event.id).collect();
+    assert_eq!(ids, (1..=last).collect::<Vec<u64>>());
+    assert_eq!(seen, polled);
+    // What is recorded is told: the audit's records are all among the events, in order.
+    let told: Vec<&str> = seen.iter().map(|event| event.kind.as_str()).collect();
+    let mut rest = told.iter();
+    for record in site.records(&[]).iter().filter(|record| record.seq <= 50) {
+        assert!(rest.any(|kind| **kind == record.kind), "{record:?} was not told");
+    }
+    site.verify();
+}
+
+fn streams_can_be_narrowed_and_equal_polling(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let (one, two) = (site.plain_room(), site.plain_room());
+    for room in [one, two, one] {
+        drop(room.run("echo x"));
+    }
+    let all = site.events(&[]);
+    let last = all.last().expect("something happened").id;
+    let filters: [(&str, &dyn Fn(&Event) -> bool); 3] = [
+        (&format!("session={}", one.id()), &|event| event.session.as_deref() == Some(one.id())),
+        ("type=command.ended", &|event| event.kind == "command.ended"),
+        (
+            &format!("session={}&type=command.ended", two.id()),
+            &|event| event.kind == "command.ended" && event.session.as_deref() == Some(two.id()),
+        ),
+    ];
+    for (filter, fits) in filters {
+        let expected: Vec<Event> = all.iter().filter(|event| fits(event)).cloned().collect();
+        assert!(!expected.is_empty(), "{filter}");
+        let pairs: Vec<(&str, &str)> =
+            filter.split('&').filter_map(|pair| pair.split_once('=')).collect();
+        let polled: Vec<Event> =
+            site.events(&pairs).into_iter().filter(|event| event.id <= last).collect();
+        assert_eq!(polled, expected, "{filter}");
+        let until = expected.last().map(|event| event.id);
+        let streamed = read_some(&site, &format!("/v1/events?{filter}"), 0, 1_000_000, until);
+        assert_eq!(streamed, expected, "{filter}");
+    }
+    // Only what comes from now on.
+    let page = site.get("/v1/events?after=end");
+    assert_eq!(page["items"], json!([]));
+    let after = page["next"].as_str().expect("there is a place to go on from").to_owned();
+    drop(one.run("echo y"));
+    let page = site.get(format!("/v1/events?after={after}&type=command.started"));
+    assert_eq!(page["items"].as_array().map(Vec::len), Some(1));
+    for bad in ["after=x", "after=-1", "limit=0", "limit=x", "sesion=a"] {
+        assert_eq!(site.refused(Method::Get, format!("/v1/events?{bad}"), None).status, 400, "{bad}");
+    }
+    // A place in the future waits there.
+    assert_eq!(site.get("/v1/events?after=999999")["items"], json!([]));
+}
+
+fn a_client_that_resumes_by_itself_misses_nothing(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let room = site.plain_room();
+    let events = site.client().events("/v1/events", Some(0));
+    let reader = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        for event in events {
+            let event = event.expect("it goes on");
+            let last = event.kind == "session.removed";
+            seen.push(event);
+            if last {
+                break;
+            }
+        }
+        seen
+    });
+    for _ in 0..2 {
+        drop(room.run("echo x"));
+        site.kill();
+        drop(std::thread::available_parallelism());
+        site.start();
+    }
+    drop(room.run("echo y"));
+    room.remove();
+    until("the last event has come", || reader.is_finished());
+    let seen = reader.join().expect("it ended well");
+    let last = seen.last().expect("it saw some").id;
+    let polled: Vec<Event> =
+        site.events(&[]).into_iter().filter(|event| event.id <= last).collect();
+    assert_eq!(seen, polled);
+}

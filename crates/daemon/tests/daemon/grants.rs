@@ -1,0 +1,253 @@
+//! Folders of the user in sessions: given, changed and taken away while commands run.
+
+use crate::for_everyone;
+use crate::look::until;
+use crate::room::{Ran, Room, name_of, typed};
+use crate::site::Site;
+use cowork_client::http::Method;
+use cowork_client::types::{Access, Grant, State};
+use cowork_testbed::{Folder, Person, SECRET};
+use serde_json::json;
+
+for_everyone!(
+    a_folder_appears_in_a_running_command,
+    what_may_be_done_with_a_folder_changes_while_it_is_held,
+    a_revoked_folder_is_gone_for_whoever_held_it,
+    two_sessions_share_a_folder,
+    sensitive_places_need_to_be_meant,
+    nothing_is_reachable_after_the_end,
+    grants_outlive_the_sandbox,
+);
+
+/// Waits in a session until a file can be read, and reads it.
+const WAIT_AND_READ: &str = "until cat mnt/work/canary 2>/dev/null; do sleep 0.02; done";
+
+fn work(person: Person) -> Folder {
+    let work = Folder::new(person, "work");
+    work.write("canary", "sings\n");
+    work
+}
+
+fn grant(room: Room<'_>, folder: &Folder, access: &str) -> Grant {
+    let body = json!({ "path": folder.path(), "access": access, "name": "work" });
+    typed(room.site.post(room.at("/grants"), &body))
+}
+
+/// A line that fails in a session.
+fn fails(ran: &Ran) -> bool {
+    ran.code != 0
+}
+
+fn a_folder_appears_in_a_running_command(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let work = work(person);
+    let number = room.sh(WAIT_AND_READ);
+    assert!(fails(&room.run("ls mnt/work")));
+    let given = grant(room, &work, "ro");
+    assert_eq!(given.at, format!("/sessions/{}/mnt/work", room.id()));
+    assert_eq!(given.access, Access::Read);
+    assert_eq!(room.finish(number).text(), "sings\n");
+    assert!(fails(&room.run("echo x > mnt/work/new")));
+    assert!(fails(&room.run("rm mnt/work/canary")));
+    let changed = room.regrant("work", "rw");
+    assert_eq!(changed.grant.access, Access::Write);
+    assert_eq!(room.run("echo x > mnt/work/new; mkdir mnt/work/sub; cat mnt/work/new").text(), "x\n");
+    assert_eq!(work.read("new").as_deref(), Some("x\n"));
+    use std::os::unix::fs::MetadataExt;
+    let made = std::fs::metadata(work.path().join("new")).expect("it is there");
+    assert_eq!(made.uid(), person.uid(), "what a session makes belongs to the user");
+    // What changes on the host changes inside.
+    work.write("later", "live");
+    assert_eq!(room.run("cat mnt/work/later").text(), "live");
+    let twice = site.refused(
+        Method::Post,
+        room.at("/grants"),
+        Some(&json!({ "path": work.path(), "name": "work" })),
+    );
+    assert_eq!((twice.status, twice.code.as_str()), (409, "grant-exists"));
+    assert_eq!(room.regrant("work", "rw").revoked.certainty, "unchanged");
+    for method in [Method::Delete, Method::Patch] {
+        let body = json!({ "access": "ro" });
+        let missing = site.refused(method, room.at("/grants/nothing"), Some(&body));
+        assert_eq!((missing.status, missing.code.as_str()), (404, "no-grant"));
+    }
+    site.verify();
+}
+
+fn what_may_be_done_with_a_folder_changes_while_it_is_held(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let work = work(person);
+    grant(room, &work, "rw");
+    let holder = room.start(&json!({
+        "argv": ["/usr/bin/python3", "-c",
+                 "import time\nf = open('held', 'w')\nprint('open', flush=True)\ntime.sleep(1000)"],
+        "cwd": "mnt/work",
+    }));
+    let bystander = room.sh("echo here; sleep 1000");
+    room.until_says(holder, "open");
+    let changed = room.regrant("work", "ro");
+    assert_eq!(changed.grant.access, Access::Read);
+    let killed: Vec<&str> = changed.revoked.killed.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(killed.len(), 1, "{changed:?}");
+    assert!(killed[0].starts_with("python3"), "{changed:?}");
+    assert_eq!(room.ended(holder).signal, Some(9));
+    assert!(room.command(bystander).code.is_none(), "who does not hold on is left alone");
+    assert!(fails(&room.run("echo x > mnt/work/new")));
+    assert_eq!(room.run("cat mnt/work/canary").text(), "sings\n");
+    assert_eq!(room.show().grants[0].access, Access::Read);
+    site.verify();
+}
+
+fn a_revoked_folder_is_gone_for_whoever_held_it(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let work = work(person);
+    grant(room, &work, "rw");
+    // One holds a file, one stands in the folder, one has a file mapped.
+    let holders = [
+        "exec 9< mnt/work/canary; echo ready; read -u 9 line; \
+         while sleep 0.02; do cat <&9 >/dev/null || exit; done",
+        "cd mnt/work; echo ready; while :; do sleep 0.02; done",
+        "exec /usr/bin/python3 -c 'import mmap, time\n\
+         f = open(\"mnt/work/canary\", \"r+b\")\nm = mmap.mmap(f.fileno(), 0); f.close()\n\
+         print(\"ready\", flush=True)\ntime.sleep(1000)'",
+    ];
+    let numbers: Vec<u32> = holders.iter().map(|line| room.sh(line)).collect();
+    let bystander = room.sh("echo ready; while sleep 0.02; do :; done");
+    for number in numbers.iter().chain([&bystander]) {
+        room.until_says(*number, "ready");
+    }
+    let revoked = room.revoke("work");
+    assert!(revoked.killed.len() >= 3, "{revoked:?}");
+    assert!(revoked.killed.iter().all(|killed| killed.pid > 1 && !killed.name.is_empty()));
+    assert!(["kernel", "scan"].contains(&revoked.certainty.as_str()), "{revoked:?}");
+    for number in numbers {
+        assert_eq!(room.ended(number).signal, Some(9), "command {number}");
+    }
+    assert!(room.command(bystander).code.is_none());
+    assert!(fails(&room.run("cat mnt/work/canary")));
+    assert!(fails(&room.run("ls -d mnt/work")));
+    assert_eq!(room.grants(), Vec::<String>::new());
+    assert_eq!(work.read("canary").as_deref(), Some("sings\n"));
+    let record = site.records(&[("type", "grant.revoked")]).pop().expect("it was recorded");
+    assert_eq!(record.data["killed"].as_array().map(Vec::len), Some(revoked.killed.len()));
+    // The same folder can be given again.
+    grant(room, &work, "ro");
+    assert_eq!(room.run("cat mnt/work/canary").text(), "sings\n");
+    site.verify();
+}
+
+fn two_sessions_share_a_folder(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    let (one, two) = (site.plain_room(), site.plain_room());
+    grant(one, &work, "rw");
+    grant(two, &work, "ro");
+    let waiting = two.sh("until cat mnt/work/message 2>/dev/null; do sleep 0.02; done");
+    assert_eq!(one.run("echo hello > mnt/work/part; mv mnt/work/part mnt/work/message").code, 0);
+    assert_eq!(two.finish(waiting).text(), "hello\n");
+    assert!(fails(&two.run("echo x > mnt/work/message")));
+    one.revoke("work");
+    assert!(fails(&one.run("cat mnt/work/message")));
+    assert_eq!(two.run("cat mnt/work/message").text(), "hello\n");
+    one.remove();
+    assert_eq!(two.run("cat mnt/work/message").text(), "hello\n");
+}
+
+fn sensitive_places_need_to_be_meant(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let home = person.home();
+    let state = site.state().to_path_buf();
+    let places = [
+        home.clone(),
+        "/".into(),
+        home.join(".ssh"),
+        state.clone(),
+        state.join("sessions"),
+        home.parent().expect("it has one").to_path_buf(),
+    ];
+    for place in &places {
+        let body = json!({ "path": place, "access": "ro", "name": "place" });
+        let problem = site.refused(Method::Post, room.at("/grants"), Some(&body));
+        assert_eq!((problem.status, problem.code.as_str()), (403, "sensitive"), "{place:?}");
+        assert!(problem.title.len() > 10, "{problem:?}");
+        let body = json!({ "grants": [body] });
+        let problem = site.refused(Method::Post, "/v1/sessions", Some(&body));
+        assert_eq!((problem.status, problem.code.as_str()), (403, "sensitive"), "{place:?}");
+    }
+    // By another name it is the same place.
+    let links = Folder::new(person, "links");
+    let link = links.path().join("innocent");
+    std::os::unix::fs::symlink(home.join(".ssh"), &link).expect("it is ours");
+    let problem = site.refused(Method::Post, room.at("/grants"), Some(&json!({ "path": link })));
+    assert_eq!(problem.code, "sensitive");
+    for interface in ["/proc", "/sys"] {
+        let body = json!({ "path": interface, "force": true });
+        let problem = site.refused(Method::Post, room.at("/grants"), Some(&body));
+        assert_eq!((problem.status, problem.code.as_str()), (422, "folder-refused"), "{interface}");
+    }
+    assert!(fails(&room.run("ls mnt/place")));
+    let meant = json!({ "path": home.join(".ssh"), "access": "ro", "name": "place", "force": true });
+    let given: Grant = typed(site.post(room.at("/grants"), &meant));
+    assert!(given.sensitive.is_some_and(|reason| reason.contains("SSH keys")));
+    assert_eq!(room.run("cat mnt/place/id_secret").text(), SECRET);
+    let record = site.records(&[("type", "grant.added")]).pop().expect("it was recorded");
+    assert!(record.data["sensitive"].is_string(), "{record:?}");
+    room.revoke("place");
+    assert!(fails(&room.run("cat mnt/place/id_secret")));
+}
+
+fn nothing_is_reachable_after_the_end(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let work = Folder::new(person, "unique");
+    work.write("canary", "sings\n");
+    let body = json!({ "grants": [{ "path": work.path(), "name": "work" }] });
+    let (stopped, removed) = (site.room(&body), site.room(&body));
+    for room in [stopped, removed] {
+        // Somebody inside holds on as well as it can.
+        let line = "exec 9< mnt/work/canary; cd mnt/work; (setsid sleep 1000 &); echo held; sleep 1000";
+        room.until_says(room.sh(line), "held");
+    }
+    let place = name_of(work.path());
+    assert!(!crate::look::holders(&place).is_empty(), "it can be seen while it is granted");
+    stopped.tell("stop");
+    removed.remove();
+    let left = crate::look::holders(&place);
+    let left: Vec<_> = left.iter().filter(|one| one.name != "cowork-keeper").collect();
+    assert!(left.is_empty(), "{left:?}");
+    // The keeper's own view has nothing of it either: only the file system that it lies on.
+    let keeper = site.keeper().expect("it runs").pid;
+    let mounts = std::fs::read_to_string(format!("/proc/{keeper}/mountinfo")).expect("it runs");
+    assert!(!mounts.contains(&place), "{mounts}");
+    assert!(std::fs::remove_dir_all(work.path()).is_ok(), "nothing keeps the folder busy");
+}
+
+fn grants_outlive_the_sandbox(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let (work, other) = (work(person), Folder::new(person, "other"));
+    let gone = Folder::new(person, "gone");
+    let room = site.room(&json!({ "grants": [
+        { "path": work.path(), "name": "work", "access": "ro" },
+        { "path": gone.path(), "name": "gone" },
+    ] }));
+    room.tell("stop");
+    // Changes of a stopped session are there when it is started.
+    let body = json!({ "path": other.path(), "name": "other" });
+    site.post(room.at("/grants"), &body);
+    assert_eq!(room.regrant("work", "rw").revoked.certainty, "not running");
+    assert_eq!(room.state(), State::Stopped);
+    room.tell("start");
+    assert_eq!(room.run("cat mnt/work/canary; echo x > mnt/work/new; ls mnt").text(), "sings\ngone\nother\noutputs\nskills\nuploads\nwork\n");
+    room.tell("stop");
+    assert_eq!(room.revoke("other").certainty, "not running");
+    room.tell("start");
+    assert!(fails(&room.run("ls mnt/other")));
+    assert_eq!(room.grants(), ["work", "gone"]);
+    until("the summary is written", || {
+        let path = site.state().join("sessions").join(room.id()).join("session.json");
+        std::fs::read_to_string(path).is_ok()
+    });
+}

@@ -1,0 +1,60 @@
+//! The real daemon through its real socket, as root and as an ordinary user.
+//!
+//! Every test has a daemon with folders of its own, judges by what sessions and the host can see,
+//! and ends with a check that nothing is left: no process, mount, control group or socket.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod access;
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod control;
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod grants;
+#[cfg(test)]
+mod heart;
+#[cfg(test)]
+mod isolation;
+#[cfg(test)]
+mod life;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod line;
+#[cfg(test)]
+mod look;
+#[cfg(test)]
+mod once;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod room;
+#[cfg(test)]
+mod site;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+mod terminal;
+
+/// Makes a test of each function for each person.
+macro_rules! for_everyone {
+    ($($name:ident),+ $(,)?) => {
+        #[cfg(test)]
+        mod as_root {
+            $(#[test] fn $name() { super::$name(cowork_testbed::Person::Root) })+
+        }
+        #[cfg(test)]
+        mod as_user {
+            $(#[test] fn $name() { super::$name(cowork_testbed::Person::User) })+
+        }
+    };
+}
+pub(crate) use for_everyone;
