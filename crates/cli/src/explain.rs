@@ -1,49 +1,81 @@
 //! `cowork explain`: the plan of a session step by step, and what would protect it.
 
 use crate::arguments::Explain;
-use crate::failure::{self, Failure};
-use crate::request;
+use crate::failure::Failure;
+use crate::request::{self, Unnamed};
+use crate::show::{self, neutral};
 use cowork_api::keeper::{LayerState, Status, Strength};
-use cowork_api::plan::{Access, Layer, OwnStep, Right, RootStep, SessionPlan};
+use cowork_api::plan::{Access, OwnStep, Right, RootStep, SessionPlan};
+use cowork_client::types::{Enforced, Limit, Session};
 use cowork_policy::plan;
 use cowork_policy::seccomp::{Arch, Policy};
 use cowork_sandbox::client::Keeper;
+use serde_json::json;
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
 /// Prints the plan, makes a session from it, prints what is in force there, and ends it.
-pub(crate) fn explain(options: &Explain) -> Result<(), Failure> {
-    let request = request::build(&options.session)?;
+pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
+    let request = request::build(&options.session, Unnamed::Here)?;
     let plan = plan::compile(&request, &cowork_sandbox::host::system());
-    let mut text = describe(&plan);
-    if options.syscalls {
-        text.push_str(&system_calls(
-            &Policy::guard(request.profile, request.debugging),
-            "refused or checked by the filter",
-        ));
-        text.push_str(&system_calls(&Policy::door(), "decided by the broker"));
-    }
+    let filters = options.syscalls.then(|| {
+        let guard = Policy::guard(request.profile, request.debugging);
+        [("refused or checked by the filter", guard), ("decided by the broker", Policy::door())]
+    });
+    let steps = steps(&plan);
+    let title = format!("Plan of session {} (profile {:?})\n", plan.id, plan.profile);
     let mut keeper = Keeper::start()?;
     let (status, session) = keeper.create(plan)?;
     drop(session);
     drop(keeper);
+    let (layers, limits) = observed(&status);
+    if options.output.json {
+        let filters = filters.iter().flatten().flat_map(|(_, policy)| policy.rules());
+        let rules = filters.map(|rule| json!({ "call": rule.call, "reason": rule.reason }));
+        let rules: Vec<_> = rules.collect();
+        let rules = options.syscalls.then_some(rules);
+        return show::json(&json!({
+            "session": status.session,
+            "steps": steps,
+            "syscalls": rules,
+            "enforcement": layers,
+            "limits": limits,
+        }));
+    }
+    let mut text = title.to_lowercase();
+    for (number, step) in steps.iter().enumerate() {
+        // Writing to a string cannot fail.
+        cowork_sys::ignore(writeln!(text, "{:4}. {step}", number + 1));
+    }
+    for (title, policy) in filters.iter().flatten() {
+        text.push_str(&system_calls(policy, title));
+    }
     text.push_str(
         "\nIn force (observed in a session made from this plan, in which nothing was run)\n",
     );
-    text.push_str(&describe_status(&status));
-    crate::print(text.as_bytes()).map(|_| ())
+    text.push_str(&in_force(&layers, &limits));
+    show::print(text)
 }
 
-/// Says on standard error what is in force.
+/// Says on standard error what is in force in a session of this process's own.
 #[expect(clippy::print_stderr, reason = "asked for by --verbose; standard output is the command's")]
 pub(crate) fn print_status(status: &Status) {
-    eprint!("cowork: session {}\n{}", status.session, describe_status(status));
+    let (layers, limits) = observed(status);
+    eprint!("cowork: session {}\n{}", status.session, in_force(&layers, &limits));
+}
+
+/// Says on standard error what is in force in a session of the daemon's.
+#[expect(clippy::print_stderr, reason = "asked for by --verbose; standard output is the command's")]
+pub(crate) fn print_session(session: &Session) {
+    let text = in_force(&session.enforcement, &session.limits);
+    eprint!("cowork: session {}\n{text}", session.id);
 }
 
 fn text(bytes: &[u8]) -> String {
-    failure::plain(&String::from_utf8_lossy(bytes))
+    neutral::line(&String::from_utf8_lossy(bytes))
 }
 
-fn describe(plan: &SessionPlan) -> String {
+fn steps(plan: &SessionPlan) -> Vec<String> {
     let mut steps: Vec<String> = Vec::new();
     steps.push(format!(
         "make a session `{}` with namespaces of its own: user, mount, pid, network, ipc, host name, \
@@ -61,7 +93,7 @@ fn describe(plan: &SessionPlan) -> String {
             "grant {} as /sessions/{}/mnt/{} ({access})",
             text(&grant.path),
             plan.id,
-            failure::plain(&grant.name)
+            neutral::line(&grant.name)
         ));
     }
     steps.push("give up every capability, for good (no_new_privs, empty bounding set)".into());
@@ -76,13 +108,7 @@ fn describe(plan: &SessionPlan) -> String {
     steps.push("by Landlock keep signals and abstract sockets inside the session".into());
     steps.push(filter_step(plan));
     steps.push("hand connections to UNIX sockets in folders to the broker".into());
-    let mut out =
-        format!("Plan of session {} (profile {:?})\n", plan.id, plan.profile).to_lowercase();
-    for (number, step) in steps.iter().enumerate() {
-        // Writing to a string cannot fail.
-        cowork_sys::ignore(writeln!(out, "{:4}. {step}", number + 1));
-    }
-    out
+    steps
 }
 
 fn filter_step(plan: &SessionPlan) -> String {
@@ -140,6 +166,7 @@ fn own_step(step: &OwnStep) -> String {
             format!("show {} of the host as {}, its home", text(from), text(at))
         }
         OwnStep::Blank { at } => format!("show nothing in {}", text(at)),
+        OwnStep::Link { at, to } => format!("link {} to {}", text(at), text(to)),
         OwnStep::Grants { at, .. } => {
             format!("show granted folders, now and later, in {} (itself read only)", text(at))
         }
@@ -154,53 +181,47 @@ fn system_calls(policy: &Policy, title: &str) -> String {
     out
 }
 
-fn describe_status(status: &Status) -> String {
-    let mut out = String::new();
-    for layer in &status.enforcement {
-        let state = match layer.state {
+/// What was observed, as the daemon tells it.
+fn observed(status: &Status) -> (Vec<Enforced>, Vec<Limit>) {
+    let layers = status.enforcement.iter().map(|layer| Enforced {
+        layer: plan::layer_name(layer.layer).to_owned(),
+        state: match layer.state {
             LayerState::InForce => "in force",
-            LayerState::Absent => "ABSENT",
+            LayerState::Absent => "absent",
             LayerState::LeftOut => "left out",
-        };
-        cowork_sys::ignore(writeln!(
-            out,
-            "  {:<34} {state:<9} {}",
-            layer_name(layer.layer),
-            layer.observed
-        ));
-    }
-    for limit in &status.limits {
-        let strength = match limit.strength {
+        }
+        .to_owned(),
+        observed: layer.observed.clone(),
+    });
+    let limits = status.limits.iter().map(|limit| Limit {
+        limit: format!("{:?}", limit.limit).to_lowercase(),
+        value: limit.value.clone(),
+        strength: match limit.strength {
             Strength::Enforced => "enforced",
             Strength::BestEffort => "best effort",
-            Strength::None => "NONE",
-        };
-        let name = format!("limit on {:?}", limit.limit).to_lowercase();
-        cowork_sys::ignore(writeln!(
-            out,
-            "  {name:<24} {:<9} {strength:<11} {}",
-            limit.value, limit.means
-        ));
-    }
-    out
+            Strength::None => "none",
+        }
+        .to_owned(),
+        means: limit.means.clone(),
+    });
+    (layers.collect(), limits.collect())
 }
 
-fn layer_name(layer: Layer) -> &'static str {
-    match layer {
-        Layer::UserNamespace => "user namespace",
-        Layer::MountNamespace => "mount namespace",
-        Layer::PidNamespace => "pid namespace",
-        Layer::NetworkNamespace => "network namespace",
-        Layer::IpcNamespace => "ipc namespace",
-        Layer::UtsNamespace => "host name namespace",
-        Layer::CgroupNamespace => "cgroup namespace",
-        Layer::NoCapabilities => "no capabilities",
-        Layer::NoNewPrivileges => "no new privileges",
-        Layer::SystemCalls => "filter of system calls",
-        Layer::ConnectBroker => "broker for sockets in folders",
-        Layer::LandlockFiles => "Landlock: files",
-        Layer::LandlockScopes => "Landlock: signals, abstract sockets",
-        Layer::SealedInit => "PID 1 sealed",
-        Layer::OwnUser => "user id of its own",
+fn in_force(layers: &[Enforced], limits: &[Limit]) -> String {
+    let loud = |word: &str, bad: &str| {
+        if word == bad { word.to_uppercase() } else { word.to_owned() }
+    };
+    let mut out = String::new();
+    for layer in layers {
+        let state = loud(&layer.state, "absent");
+        let line = format!("  {:<34} {state:<9} {}", layer.layer, layer.observed);
+        cowork_sys::ignore(writeln!(out, "{}", neutral::line(&line)));
     }
+    for limit in limits {
+        let name = format!("limit on {}", limit.limit);
+        let strength = loud(&limit.strength, "none");
+        let line = format!("  {name:<24} {:<9} {strength:<11} {}", limit.value, limit.means);
+        cowork_sys::ignore(writeln!(out, "{}", neutral::line(&line)));
+    }
+    out
 }

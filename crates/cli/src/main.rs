@@ -3,40 +3,102 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod attached;
+mod daemon;
 mod doctor;
+mod environment;
 mod explain;
 mod failure;
-mod relay;
+mod oneshot;
 mod request;
-mod run;
+mod show;
+mod signals;
 mod streams;
+mod terminal;
+mod verbs;
 
 use arguments::{Arguments, Verb};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use std::io::Write;
+use show::print;
 use std::process::ExitCode;
+use verbs::commands::Turn;
+use verbs::{
+    audit, commands, copy, default, events, exec, grants, logs, requests, run, sessions, status,
+    usage,
+};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return failure::usage(&error),
+        Err(error) => {
+            let verb = std::env::args_os().nth(1);
+            return failure::usage(&error, arguments::returns(verb.as_deref()));
+        }
     };
-    let outcome = match arguments.verb {
-        Verb::Run(run) => run::run(&run),
-        Verb::Explain(explain) => explain::explain(&explain).map(|()| ExitCode::SUCCESS),
-        Verb::Doctor(doctor) => doctor::doctor(&doctor),
+    let returns = arguments.verb.returns();
+    match carry_out(&arguments.verb) {
+        Ok(code) => code,
+        Err(failure) => failure.report(returns),
+    }
+}
+
+fn carry_out(verb: &Verb) -> Result<ExitCode, Failure> {
+    match verb {
+        Verb::Run(options) => run::run(options),
+        Verb::New(options) => sessions::new(options),
+        Verb::Ls(options) => sessions::list(options),
+        Verb::Status(options) => status::status(options),
+        Verb::Exec(options) => exec::exec(options),
+        Verb::Shell(options) => exec::shell(options),
+        Verb::Logs(options) => logs::logs(options),
+        Verb::Attach(options) => exec::attach(options),
+        Verb::Grant(options) => grants::grant(options),
+        Verb::Revoke(options) => grants::revoke(options),
+        Verb::Requests(options) => requests::list(options),
+        Verb::Decide(options) => requests::decide(options),
+        Verb::Cp(options) => copy::copy(options),
+        Verb::Path(options) => grants::path(options),
+        Verb::Pause(options) => commands::turn(options, Turn::Pause),
+        Verb::Resume(options) => commands::turn(options, Turn::Resume),
+        Verb::Cancel(options) => commands::cancel(options),
+        Verb::Stop(options) => sessions::turn(options, "stop"),
+        Verb::Start(options) => sessions::turn(options, "start"),
+        Verb::Rm(options) => sessions::remove(options),
+        Verb::Set(options) => sessions::set(options),
+        Verb::Usage(options) => usage::usage(options),
+        Verb::Audit(options) => audit::audit(options),
+        Verb::Events(options) => events::events(options),
+        Verb::Init(options) => default::init(options),
+        Verb::Delete(options) => default::delete(options),
+        Verb::Explain(options) => explain::explain(options),
+        Verb::Doctor(options) => doctor::doctor(options),
+        Verb::Daemon(options) => daemon::daemon(options),
+        Verb::Help { verb } => help(verb.as_deref()),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "cowork", &mut text);
+            clap_complete::generate(*shell, &mut Arguments::command(), "cowork", &mut text);
             print(&text)
         }
         Verb::Man => manual(),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
     }
+}
+
+/// What a verb does, or all of them.
+fn help(verb: Option<&str>) -> Result<ExitCode, Failure> {
+    let mut command = Arguments::command();
+    command.build();
+    let text = match verb {
+        None => command.render_long_help(),
+        Some(name) => {
+            let verb = command.find_subcommand_mut(name).ok_or_else(|| {
+                let sentence = format!("there is no verb `{name}`");
+                Failure::input(sentence, "list them with `cowork help`")
+            })?;
+            verb.render_long_help()
+        }
+    };
+    print(text.to_string())
 }
 
 /// The manual pages of the program and of each of its verbs, one after the other.
@@ -52,15 +114,4 @@ fn manual() -> Result<ExitCode, Failure> {
             .map_err(|source| Failure::host("cannot write the manual", Some(source.to_string())))?;
     }
     print(&text)
-}
-
-/// Writes to standard output. A reader that has seen enough is no failure.
-fn print(text: &[u8]) -> Result<ExitCode, Failure> {
-    match std::io::stdout().write_all(text) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => {
-            Err(Failure::host("cannot write to standard output", Some(error.to_string())))
-        }
-    }
 }

@@ -1,30 +1,48 @@
 //! From options to the request for a session: folders are opened, names chosen, limits checked.
+//!
+//! The daemon checks all of it again. It is checked here first, where folders can be named as the
+//! user typed them.
 
-use crate::arguments::SessionOptions;
-use crate::failure::Failure;
+use crate::arguments::{Limits as LimitOptions, SessionOptions};
+use crate::failure::{Failure, note};
+use cowork_client::types::{self, NewGrant, NewSession, Raw, WantedLimits};
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
-use cowork_policy::seccomp::Debugging;
+use cowork_policy::seccomp::{Debugging, Profile};
 use cowork_policy::{Access, GrantName, GrantSpec, HostPath, Limit, Limits, SessionId};
 use cowork_sandbox::folder::{Folder, FolderError};
+use cowork_sandbox::places::{Places, Verdict};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Open files that no system gives its users fewer of by itself.
+const USUAL_FILES: u32 = 4096;
+
+/// What is granted when no folder is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unnamed {
+    /// The current folder.
+    Here,
+    /// Nothing.
+    Nothing,
+}
+
 /// Builds the request, or says what is wrong with the options.
-pub(crate) fn build(options: &SessionOptions) -> Result<SessionRequest, Failure> {
-    let places = Places::find();
+pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<SessionRequest, Failure> {
+    let judge = Judge::new(if options.force { Consent::Forced } else { Consent::None });
     let mut grants = Vec::new();
-    for spec in wanted(options)? {
-        let grant = grant(&spec, &places)?;
+    for spec in wanted(options, unnamed)? {
+        let grant = grant(&spec, &judge)?;
         add(&mut grants, grant)?;
     }
     if let Some(outputs) = &options.outputs {
         let folder = open(outputs)?;
-        places.check(&folder)?;
+        judge.check(&folder)?;
         let path = host_path(folder.path())?;
         let name = GrantName::outputs();
         grants.push(GrantRequest { path, folder: folder.identity(), access: Access::Write, name });
     }
     let size = cowork_sandbox::host::size();
-    let limits = limits(options, Limits::scaled_to(&size));
+    let limits = limits(&options.limits, Limits::scaled_to(&size));
     limits.check(&size).map_err(|error| {
         Failure::input(error.to_string(), "see `cowork run --help` for the limits")
     })?;
@@ -35,13 +53,96 @@ pub(crate) fn build(options: &SessionOptions) -> Result<SessionRequest, Failure>
         grants,
         limits,
         strictness: if options.best_effort { Strictness::BestEffort } else { Strictness::Enforce },
-        home: home(options)?,
+        home: home(options, &judge)?,
     })
 }
 
-/// The grants that were named, or the current folder.
-fn wanted(options: &SessionOptions) -> Result<Vec<GrantSpec>, Failure> {
-    if !options.grants.is_empty() || options.no_grants {
+/// The same for the daemon.
+pub(crate) fn for_daemon(
+    options: &SessionOptions,
+    unnamed: Unnamed,
+) -> Result<NewSession, Failure> {
+    let request = build(options, unnamed)?;
+    let outputs = GrantName::outputs();
+    let (outputs, grants): (Vec<_>, Vec<_>) =
+        request.grants.iter().partition(|grant| grant.name == outputs);
+    let grants = grants.into_iter().map(|grant| NewGrant {
+        path: raw(grant.path.as_path()),
+        access: access(grant.access),
+        name: Some(grant.name.as_str().to_owned()),
+        force: options.force,
+    });
+    let mut limits = wanted_limits(&options.limits);
+    // The daemon was not started under the caller's own limit, which holds all the same if it was
+    // set on purpose.
+    let files = request.limits.open_files.value();
+    if files < USUAL_FILES {
+        limits.open_files = Some(files);
+    }
+    Ok(NewSession {
+        id: options.id.as_ref().map(|id| id.as_str().to_owned()),
+        profile: match options.profile {
+            Profile::Strict => types::Profile::Strict,
+            Profile::Nested => types::Profile::Nested,
+        },
+        debugger: options.debugger,
+        grants: grants.collect(),
+        limits,
+        best_effort: options.best_effort,
+        home: match &request.home {
+            Home::Memory => None,
+            Home::Folder(path) => Some(raw(path.as_path())),
+        },
+        outputs: outputs.first().map(|grant| raw(grant.path.as_path())),
+        ..NewSession::default()
+    })
+}
+
+/// Limits as the daemon reads them.
+pub(crate) fn wanted_limits(options: &LimitOptions) -> WantedLimits {
+    WantedLimits {
+        processes: options.processes,
+        memory: options.memory.map(|bytes| bytes.to_string()),
+        cpus: options.cpus.map(|cpus| cpus.to_string()),
+        open_files: options.open_files,
+        scratch: options.scratch.map(|bytes| bytes.to_string()),
+        disk: None,
+        wall: options.timeout.map(|span| span.to_string()),
+    }
+}
+
+/// A path for the daemon.
+pub(crate) fn raw(path: &Path) -> Raw {
+    Raw::new(path.as_os_str().as_bytes())
+}
+
+/// What a session may do with a folder, for the daemon.
+pub(crate) fn access(access: Access) -> types::Access {
+    match access {
+        Access::Read => types::Access::Read,
+        Access::Write => types::Access::Write,
+    }
+}
+
+/// A folder that a user named, for the daemon: opened, judged, and by its real path.
+pub(crate) fn folder(path: &Path, consent: Consent) -> Result<PathBuf, Failure> {
+    let judge = Judge::new(consent);
+    let folder = open(&expand(path, judge.places.home.as_deref()))?;
+    judge.check(&folder)?;
+    Ok(folder.path().to_path_buf())
+}
+
+/// `~` at the start means the user's home, for shells that do not expand it inside a word.
+pub(crate) fn expand(path: &Path, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// The grants that were named, or what is granted without any.
+fn wanted(options: &SessionOptions, unnamed: Unnamed) -> Result<Vec<GrantSpec>, Failure> {
+    if !options.grants.is_empty() || options.no_grants || unnamed == Unnamed::Nothing {
         return Ok(options.grants.clone());
     }
     let here = GrantSpec::parse("./".as_ref()).map_err(|error| {
@@ -50,9 +151,9 @@ fn wanted(options: &SessionOptions) -> Result<Vec<GrantSpec>, Failure> {
     Ok(vec![here])
 }
 
-fn grant(spec: &GrantSpec, places: &Places) -> Result<GrantRequest, Failure> {
-    let folder = open(&expand(spec.path(), places))?;
-    places.check(&folder)?;
+fn grant(spec: &GrantSpec, judge: &Judge) -> Result<GrantRequest, Failure> {
+    let folder = open(&expand(spec.path(), judge.places.home.as_deref()))?;
+    judge.check(&folder)?;
     let path = host_path(folder.path())?;
     let name = match spec.name() {
         Some(name) => name.clone(),
@@ -79,14 +180,6 @@ fn add(grants: &mut Vec<GrantRequest>, grant: GrantRequest) -> Result<(), Failur
     Ok(())
 }
 
-/// `~` at the start means the user's home, for shells that do not expand it inside a word.
-fn expand(path: &Path, places: &Places) -> PathBuf {
-    match (path.strip_prefix("~"), &places.home) {
-        (Ok(rest), Some(home)) => home.join(rest),
-        _ => path.to_path_buf(),
-    }
-}
-
 fn open(path: &Path) -> Result<Folder, Failure> {
     Folder::open(path).map_err(|error| match error {
         FolderError::Missing { .. } => {
@@ -108,111 +201,45 @@ fn host_path(path: &Path) -> Result<HostPath, Failure> {
     })
 }
 
-/// Places whose grant would give away more than a project.
-struct Places {
-    /// The user's home, as it is named.
-    home: Option<PathBuf>,
-    /// The same, as named and as it really lies.
-    homes: Vec<PathBuf>,
-    /// The folder that cowork keeps its own state in, likewise.
-    states: Vec<PathBuf>,
+/// Whether the user means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consent {
+    /// Nothing was said.
+    None,
+    /// Sensitive places are meant.
+    Forced,
 }
 
-impl Places {
-    fn find() -> Self {
-        let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        let home = home.or_else(home_by_id);
-        let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty());
-        let state = state.map(PathBuf::from);
-        let state = state.or_else(|| home.as_ref().map(|home| home.join(".local/state")));
-        let state = state.map(|state| state.join("cowork"));
-        let both = |path: Option<&PathBuf>| {
-            path.into_iter().flat_map(|path| [path.clone(), resolve(path)]).collect()
-        };
-        Self { homes: both(home.as_ref()), states: both(state.as_ref()), home }
+/// Tells folders whose grant would give away more than a project.
+struct Judge {
+    places: Places,
+    consent: Consent,
+}
+
+impl Judge {
+    fn new(consent: Consent) -> Self {
+        let state = cowork_client::places::state_folder().ok();
+        Self { places: Places::find(state.as_deref()), consent }
     }
 
     fn check(&self, folder: &Folder) -> Result<(), Failure> {
-        let path = folder.path();
-        if is_interface(folder) {
-            return Err(Failure::input(
-                format!(
-                    "`{}` is an interface of the kernel, not a folder of files",
-                    path.display()
-                ),
-                "grant a folder of files",
-            ));
+        match (self.places.judge(folder), self.consent) {
+            (Verdict::Ordinary, _) => Ok(()),
+            (Verdict::Refused(sentence), _) => {
+                Err(Failure::input(sentence, "grant a folder of files"))
+            }
+            (Verdict::Sensitive(sentence), Consent::Forced) => {
+                note(&sentence);
+                Ok(())
+            }
+            (Verdict::Sensitive(sentence), Consent::None) => {
+                Err(Failure::input(sentence, "grant a folder inside it, or mean it with `--force`"))
+            }
         }
-        if path == Path::new("/") {
-            return Err(Failure::input(
-                "the root folder cannot be granted: it is the whole machine",
-                "grant the folders that the work needs",
-            ));
-        }
-        let is_home = self
-            .homes
-            .iter()
-            .any(|home| Folder::open(home).is_ok_and(|home| home.identity() == folder.identity()));
-        if is_home {
-            return Err(Failure::input(
-                format!("`{}` is your home, with every key and password in it", path.display()),
-                "go to a folder inside it, or grant one with `--grant FOLDER`",
-            ));
-        }
-        if self.homes.iter().any(|home| home.starts_with(path)) {
-            return Err(Failure::input(
-                format!(
-                    "`{}` contains your home, with every key and password in it",
-                    path.display()
-                ),
-                "grant a folder inside it",
-            ));
-        }
-        if self.states.iter().any(|state| state.starts_with(path) || path.starts_with(state)) {
-            return Err(Failure::input(
-                format!("`{}` holds cowork's own state", path.display()),
-                "grant another folder: a session must not see or change the record of sessions",
-            ));
-        }
-        Ok(())
     }
 }
 
-/// Whether a folder lies in a file system that controls the kernel instead of storing files.
-fn is_interface(folder: &Folder) -> bool {
-    /// `proc`, `sysfs`, `cgroup`, `cgroup2`, `devpts`, `debugfs`, `tracefs`, `securityfs`, `bpf`.
-    const INTERFACES: [i64; 9] = [
-        0x9fa0,
-        0x6265_6572,
-        0x0027_e0eb,
-        0x6367_7270,
-        0x1cd1,
-        0x6462_6720,
-        0x7472_6163,
-        0x7363_6673,
-        0xcafe_4a11,
-    ];
-    rustix::fs::fstatfs(folder).is_ok_and(|stat| INTERFACES.contains(&stat.f_type))
-}
-
-/// The home of this process's user, for a caller without `HOME`.
-fn home_by_id() -> Option<PathBuf> {
-    let own = rustix::process::getuid().as_raw().to_string();
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    let mut fields = users.lines().map(|line| line.split(':'));
-    fields.find_map(|mut user| (user.nth(2)? == own).then(|| user.nth(2).map(PathBuf::from))?)
-}
-
-/// Where a path leads now, free of symbolic links; what does not exist stays as it is named.
-fn resolve(path: &Path) -> PathBuf {
-    match (Folder::open(path), path.parent(), path.file_name()) {
-        (Ok(folder), ..) => folder.path().to_path_buf(),
-        (Err(_), Some(parent), Some(name)) => resolve(parent).join(name),
-        (Err(_), ..) => path.to_path_buf(),
-    }
-}
-
-fn home(options: &SessionOptions) -> Result<Home, Failure> {
+fn home(options: &SessionOptions, judge: &Judge) -> Result<Home, Failure> {
     let Some(path) = &options.home else { return Ok(Home::Memory) };
     match rustix::fs::mkdirat(rustix::fs::CWD, path, rustix::fs::Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -222,11 +249,11 @@ fn home(options: &SessionOptions) -> Result<Home, Failure> {
         }
     }
     let folder = open(path)?;
-    Places::find().check(&folder)?;
+    judge.check(&folder)?;
     host_path(folder.path()).map(Home::Folder)
 }
 
-fn limits(options: &SessionOptions, defaults: Limits) -> Limits {
+fn limits(options: &LimitOptions, defaults: Limits) -> Limits {
     fn pick<T: Copy>(asked: Option<T>, default: Limit<T>) -> Limit<T> {
         asked.map_or(default, Limit::asked)
     }

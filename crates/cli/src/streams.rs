@@ -68,6 +68,12 @@ impl Streams {
         foreground.is_ok_and(|group| group == rustix::process::getpgrp())
     }
 
+    /// Treats standard input as if nothing were there.
+    pub(crate) fn ignore_input(&mut self) {
+        let [input, ..] = &mut self.kinds;
+        *input = Kind::Null;
+    }
+
     /// Whether any stream is a terminal.
     pub(crate) fn any_terminal(&self) -> bool {
         self.kinds.contains(&Kind::Terminal)

@@ -13,7 +13,40 @@ for_everyone!(
     doctor_looks_at_the_host,
 );
 
-const VERBS: [&str; 5] = ["run", "explain", "doctor", "completions", "man"];
+const VERBS: [&str; 32] = [
+    "run",
+    "new",
+    "ls",
+    "status",
+    "exec",
+    "shell",
+    "logs",
+    "attach",
+    "grant",
+    "revoke",
+    "requests",
+    "decide",
+    "cp",
+    "path",
+    "pause",
+    "resume",
+    "cancel",
+    "stop",
+    "start",
+    "rm",
+    "set",
+    "usage",
+    "audit",
+    "events",
+    "init",
+    "delete",
+    "explain",
+    "doctor",
+    "daemon",
+    "completions",
+    "man",
+    "help",
+];
 
 #[track_caller]
 fn contains_all(text: &str, wanted: &[&str]) {
@@ -30,7 +63,7 @@ fn help_names_the_essentials(person: Person) {
     );
     for verb in VERBS {
         let line = help.text().lines().find(|line| line.trim_start().starts_with(verb));
-        let described = line.is_some_and(|line| line.split_whitespace().count() > 3);
+        let described = line.is_some_and(|line| line.split_whitespace().count() > 2);
         assert!(described, "{verb}: {}", help.text());
         let own = run(person, here.path(), &[verb, "--help"]);
         contains_all(own.good(), &[&format!("Usage: cowork {verb}")]);

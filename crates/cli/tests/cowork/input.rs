@@ -32,7 +32,8 @@ struct Place {
 impl Place {
     fn new(person: Person) -> Self {
         let home = Folder::new(person, "place");
-        home.write(".local/state/cowork/sessions/one", "");
+        // The daemon's folder is there from the start.
+        cowork(person, home.path(), &["ls"]).output().expect("the program is there");
         home.write("project/file", "text\n");
         let work = Folder::new(person, "work");
         work.write("plain", "text\n");
@@ -53,6 +54,7 @@ impl Place {
 
     fn fill(&self, text: &str) -> String {
         let show = |path: &Path| path.to_str().expect("test folders are text").to_owned();
+        let text = text.replace("{state}", &show(&self.person.state()));
         text.replace("{home}", &show(self.home.path())).replace("{work}", &show(self.work.path()))
     }
 
@@ -89,43 +91,43 @@ fn folders_that_cannot_be_granted(person: Person) {
         ("plain", "cowork: `plain` is not a folder\n  hint: grant the folder that contains it\n"),
         (
             "/",
-            "cowork: the root folder cannot be granted: it is the whole machine\n  \
-             hint: grant the folders that the work needs\n",
+            "cowork: `/` is the whole machine\n  \
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
             "{home}",
             "cowork: `{home}` is your home, with every key and password in it\n  \
-             hint: go to a folder inside it, or grant one with `--grant FOLDER`\n",
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
             "~",
             "cowork: `{home}` is your home, with every key and password in it\n  \
-             hint: go to a folder inside it, or grant one with `--grant FOLDER`\n",
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
             "{home}/project/..",
             "cowork: `{home}` is your home, with every key and password in it\n  \
-             hint: go to a folder inside it, or grant one with `--grant FOLDER`\n",
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
             "/var/tmp",
             "cowork: `/var/tmp` contains your home, with every key and password in it\n  \
-             hint: grant a folder inside it\n",
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
-            "~/.local",
-            "cowork: `{home}/.local` holds cowork's own state\n  hint: grant another folder: \
-             a session must not see or change the record of sessions\n",
+            "{state}",
+            "cowork: `{state}` holds cowork's own state: the record of all sessions\n  \
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
-            "~/.local/state/cowork",
-            "cowork: `{home}/.local/state/cowork` holds cowork's own state\n  hint: grant another \
-             folder: a session must not see or change the record of sessions\n",
+            "{state}/audit",
+            "cowork: `{state}/audit` holds cowork's own state: the record of all \
+             sessions\n  hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
-            "~/.local/state/cowork/sessions",
-            "cowork: `{home}/.local/state/cowork/sessions` holds cowork's own state\n  \
-             hint: grant another folder: a session must not see or change the record of sessions\n",
+            "{state}/sessions",
+            "cowork: `{state}/sessions` holds cowork's own state: the record of \
+             all sessions\n  hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
             "deep/outputs",
@@ -170,7 +172,7 @@ fn homes_and_outputs_that_cannot_be(person: Person) {
             &["run", option, "{home}", "--", "true"],
             125,
             "cowork: `{home}` is your home, with every key and password in it\n  \
-             hint: go to a folder inside it, or grant one with `--grant FOLDER`\n",
+             hint: grant a folder inside it, or mean it with `--force`\n",
         );
     }
     place.check(
@@ -275,8 +277,8 @@ fn homes_behind_links_are_still_homes(person: Person) {
     for (grant, reason) in [
         (real.to_owned(), "is your home"),
         ("/var/tmp".to_owned(), "contains your home"),
-        (format!("{real}/.local"), "holds cowork's own state"),
-        (format!("{real}/.local/state/cowork/sessions"), "holds cowork's own state"),
+        (format!("{}", person.state().display()), "holds cowork's own state"),
+        (format!("{}/sessions", person.state().display()), "holds cowork's own state"),
         (links.path().display().to_string(), "contains your home"),
     ] {
         let arguments = ["run", "--grant", &grant, "--", "true"];
@@ -339,9 +341,11 @@ fn options_that_mean_nothing(person: Person) {
             &["doctor", "now"],
             "error: unexpected argument 'now' found\n\nUsage: cowork doctor [OPTIONS]",
         ),
-        (&["stop"], "error: unrecognized subcommand 'stop'\n\nUsage: cowork <COMMAND>"),
+        (&["frob"], "error: unrecognized subcommand 'frob'\n\nUsage: cowork <COMMAND>"),
     ] {
-        place.check(arguments, 125, &format!("{err}{more}"));
+        // What `run` says must not be taken for what the command says.
+        let code = if arguments.first() == Some(&"run") { 125 } else { 2 };
+        place.check(arguments, code, &format!("{err}{more}"));
     }
 }
 
@@ -505,6 +509,6 @@ fn nothing_to_do(person: Person) {
          Usage: cowork run <COMMAND>...\n\nFor more information, try '--help'.\n",
     );
     let said = place.run(&[]);
-    assert_eq!((said.code, said.text()), (125, ""));
+    assert_eq!((said.code, said.text()), (2, ""));
     assert!(said.err.contains("Usage: cowork <COMMAND>"), "{}", said.err);
 }

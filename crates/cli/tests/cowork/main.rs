@@ -17,3 +17,5 @@ mod programs;
 mod run;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod verbs;

@@ -236,6 +236,20 @@ pub(crate) fn descendants(pid: u32) -> Vec<Process> {
     found
 }
 
+/// Every process in the sessions that a folder is granted to, PID 1 of each included.
+pub(crate) fn inside(granted: &Path) -> Vec<Process> {
+    let granted = granted.to_str().expect("test folders are text");
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let sees = |process: &Process| process.file("mountinfo").contains(granted);
+    // The keeper sees it too, and is outside.
+    let first = pids.filter_map(Process::look).filter(|process| process.name() == "cowork-init");
+    let first: Vec<Process> = first.filter(sees).collect();
+    // A process may have made a view of its own, in which it sees nothing.
+    let others: Vec<Process> = first.iter().flat_map(|first| descendants(first.pid)).collect();
+    first.into_iter().chain(others).collect()
+}
+
 /// Every process of the host that executes a file.
 pub(crate) fn processes_of(program: &Path) -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").expect("/proc is mounted").flatten();

@@ -1,6 +1,6 @@
 //! Programs that bring a sandbox of their own, in the profile that is made for them.
 
-use crate::support::{Process, cowork, descendants, for_everyone, need, script, wait};
+use crate::support::{Process, cowork, for_everyone, inside, need, script, wait};
 use cowork_testbed::{Folder, Person};
 use std::fs::File;
 use std::process::Stdio;
@@ -34,17 +34,17 @@ fn chromium_with_its_own_sandbox(person: Person) {
                 document.getElementById('p').textContent = 'sum ' + (40 + 2)</script>";
     work.write("page.html", page);
     let errors = work.write("errors", "");
-    let inside = "cd mnt/*work; chromium --headless --disable-gpu --no-first-run \
+    let commands = "cd mnt/*work; chromium --headless --disable-gpu --no-first-run \
                   --disable-background-networking --disable-component-update --disable-sync \
                   --user-data-dir=$HOME/c --dump-dom file://$PWD/page.html > dom";
-    let arguments = ["run", "--profile", "nested", "--", "sh", "-c", inside];
+    let arguments = ["run", "--profile", "nested", "--", "sh", "-c", commands];
     let mut command = cowork(person, work.path(), &arguments);
     let errors = File::options().append(true).open(errors).expect("it was written");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
     let mut child = command.spawn().expect("the program is there");
     let mut walls = None;
     while walls.is_none() && child.try_wait().expect("it is our child").is_none() {
-        walls = walls_of_a_renderer(&descendants(child.id()));
+        walls = walls_of_a_renderer(&inside(work.path()));
         std::thread::sleep(Duration::from_millis(20));
     }
     let code = wait(&mut child);

@@ -1,7 +1,7 @@
 //! Programs that need a terminal get one of the session's own, and the caller's is left as it was.
 
 use super::tty::Tty;
-use crate::support::{descendants, for_everyone, lines, need, until};
+use crate::support::{for_everyone, inside, lines, need, until};
 use cowork_testbed::{Folder, Person};
 use rustix::process::Signal;
 
@@ -37,8 +37,8 @@ fn bash(person: Person, work: &Folder) -> Tty {
 /// Waits until a program runs in the session: what is typed to a shell that is about to start one
 /// belongs to neither.
 #[track_caller]
-fn runs(tty: &Tty, name: &str) {
-    until("the program runs", || descendants(tty.pid()).iter().any(|found| found.name() == name));
+fn runs(work: &Folder, name: &str) {
+    until("the program runs", || inside(work.path()).iter().any(|found| found.name() == name));
 }
 
 fn the_terminal_is_the_sessions_own(person: Person) {
@@ -82,7 +82,7 @@ fn job_control(person: Person) {
     let mut tty = bash(person, &work);
     tty.press("sleep 100\r");
     tty.see("sleep 100");
-    runs(&tty, "sleep");
+    runs(&work, "sleep");
     tty.press("\u{1a}");
     tty.see("Stopped");
     tty.see("ready> ");
@@ -113,14 +113,14 @@ fn control_c_interrupts_the_command_alone(person: Person) {
     let mut tty = bash(person, &work);
     for _ in 0..3 {
         tty.press("cat\r");
-        runs(&tty, "cat");
+        runs(&work, "cat");
         tty.press("typed\r");
         tty.see("typed\r\ntyped");
         tty.press("\u{3}");
         tty.see("ready> ");
     }
     tty.press("cd mnt/*work; cat > file\r");
-    runs(&tty, "cat");
+    runs(&work, "cat");
     tty.press("kept\r\u{4}");
     tty.see("ready> ");
     tty.press("echo 'still' here; exit 9\r");
@@ -222,7 +222,7 @@ fn what_is_typed_is_not_output(person: Person) {
     let script = format!("echo begun; $COWORK run -- sh -c '{inside}' 2>/dev/null > out");
     let mut tty = in_a_shell(person, &work, &script);
     tty.see("begun");
-    runs(&tty, "sh");
+    runs(&work, "sh");
     tty.press("typed\r");
     assert_eq!(tty.end(), 0);
     assert_eq!(work.read("out").as_deref(), Some("got typed\n"));
@@ -244,7 +244,7 @@ fn a_large_paste(person: Person) {
     let inside = inside.replace("mnt/*/", &format!("mnt/{name}/"));
     let mut tty = Tty::start(person, work.path(), &["run", "--", "sh", "-c", &inside]);
     tty.see("ready");
-    runs(&tty, "cat");
+    runs(&work, "cat");
     let text = lines(0..=4000, " of many lines of text\n");
     tty.press(&text.replace('\n', "\r"));
     tty.press("\u{4}");
@@ -259,7 +259,7 @@ fn control_z_without_a_shell_is_ignored(person: Person) {
     let inside = "echo begun; exec sleep 100";
     let mut tty = Tty::start(person, work.path(), &["run", "--", "sh", "-c", inside]);
     tty.see("begun");
-    runs(&tty, "sleep");
+    runs(&work, "sleep");
     tty.press("\u{1a}\u{3}");
     assert_eq!(tty.end(), 130);
 }
@@ -280,8 +280,8 @@ fn a_terminal_that_goes_away(person: Person) {
     let work = Folder::new(person, "work");
     let mut tty = bash(person, &work);
     tty.press("sleep 1000\r");
-    runs(&tty, "sleep");
-    let found = descendants(tty.pid());
+    runs(&work, "sleep");
+    let found = inside(work.path());
     tty.hang_up();
     until("nothing of it runs", || !found.iter().any(crate::support::Process::exists));
 }

@@ -65,11 +65,6 @@ impl Tty {
         support::wait(&mut self.child);
     }
 
-    /// The process id of the program.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// The settings of the terminal.
     pub(crate) fn settings(&self) -> String {
         describe(

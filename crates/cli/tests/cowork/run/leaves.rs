@@ -1,4 +1,5 @@
-//! What a run leaves behind: nothing, however it ended; and what runs beside it is not disturbed.
+//! What a run without a daemon leaves behind: nothing, however it ended; and what runs beside it is
+//! not disturbed.
 
 use crate::support::{
     Process, cowork, descendants, for_everyone, listing, processes_of, run, send, traces, until,
@@ -26,7 +27,8 @@ fn waiting(person: Person, here: &Path, id: &str) -> Child {
     let inside = "cd mnt/*work; (sleep 1000 & exec sleep 1000) & touch $COWORK_SESSION; \
                   echo x > /tmp/file; echo y > ~/file; echo z > /dev/shm/file; \
                   while [ ! -e go-$COWORK_SESSION ]; do sleep 0.02; done; exit 3";
-    let mut command = cowork(person, here, &["run", "--id", id, "--", "bash", "-c", inside]);
+    let mut command =
+        cowork(person, here, &["run", "--no-daemon", "--id", id, "--", "bash", "-c", inside]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("the program is there")
 }
@@ -100,7 +102,7 @@ fn nothing_is_left_whenever_it_is_ended(person: Person) {
     let id = format!("early-{}", word(person));
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::KILL, 137)] {
         for milliseconds in 0..30 {
-            let arguments = ["run", "--id", &id, "--", "sleep", "1000"];
+            let arguments = ["run", "--no-daemon", "--id", &id, "--", "sleep", "1000"];
             let mut command = cowork(person, work.path(), &arguments);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("the program is there");
@@ -116,7 +118,8 @@ fn nothing_is_left_whenever_it_is_ended(person: Person) {
 fn nothing_is_left_whenever_the_keeper_is_killed(person: Person) {
     let work = Folder::new(person, "work");
     for step in 0..250 {
-        let mut command = cowork(person, work.path(), &["run", "--", "sleep", "1000"]);
+        let mut command =
+            cowork(person, work.path(), &["run", "--no-daemon", "--", "sleep", "1000"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program is there");
         let mut keeper = None;

@@ -33,7 +33,10 @@ fn the_first_example(person: Person) {
     assert!(id.split('-').count() == 2 && id.bytes().all(|b| b == b'-' || b.is_ascii_lowercase()));
     let names: BTreeSet<&str> =
         names.trim_matches(['[', ']']).split(", ").map(|name| name.trim_matches('\'')).collect();
-    assert_eq!(names, BTreeSet::from([name_of(work.path()), "outputs", "skills", "uploads"]));
+    assert_eq!(
+        names,
+        BTreeSet::from([".cowork", name_of(work.path()), "outputs", "skills", "uploads"])
+    );
     assert_eq!(listing(work.path()), BTreeSet::new());
 }
 
@@ -147,10 +150,14 @@ fn the_environment_is_a_list(person: Person) {
     let home = "/sessions/plain-bell";
     let expected = [
         "COWORK_MNT=/sessions/plain-bell/mnt".to_owned(),
+        format!("COWORK_HOME={home}"),
         format!("COWORK_OUTPUTS={home}/mnt/outputs"),
+        "COWORK_REQUESTS=/run/cowork.sock".to_owned(),
+        "COWORK_SCRATCH=/tmp".to_owned(),
         "COWORK_SESSION=plain-bell".to_owned(),
         format!("COWORK_SKILLS={home}/mnt/skills"),
         format!("COWORK_UPLOADS={home}/mnt/uploads"),
+        format!("COWORK_WORKSPACE={home}/mnt/{}", name_of(work.path())),
         "EMPTY=".to_owned(),
         "GIVEN=a=b".to_owned(),
         format!("HOME={home}"),
@@ -199,7 +206,7 @@ fn a_home_can_be_kept(person: Person) {
         Person::User => person.uid(),
     };
     assert_eq!(owner(&home.path().join("new/note")), (stored, stored));
-    assert_eq!(keep("cat ~/note; ls -A").good(), "first\n.cache\nmnt\nnote\n");
+    assert_eq!(keep("cat ~/note; ls -A").good(), "first\n.cache\nCOWORK.md\nmnt\nnote\n");
     // Without it, nothing of a home stays.
     let inside = "cat ~/note 2>/dev/null || echo nothing; echo x > ~/note";
     for _ in 0..2 {

@@ -1,11 +1,15 @@
-//! `cowork run`: one session for one command.
+//! `cowork run --no-daemon`: a keeper and a session of its own for one command. Nothing of it is
+//! recorded or listed.
+
+mod relay;
 
 use crate::arguments::Run;
 use crate::explain;
 use crate::failure::{self, Failure, note};
-use crate::relay::{End, Happened, Pump, Pumps};
-use crate::request;
+use crate::request::{self, Unnamed};
+use crate::signals::{self, Insistence, insisted, is_final, is_resize};
 use crate::streams::{Direction, Kind, Streams, copied, own, set_nonblocking};
+use crate::terminal::{RawTerminal, window};
 use cowork_api::Text;
 use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Umask, Whom};
 use cowork_api::keeper::{EndReason, Message, Request};
@@ -13,10 +17,9 @@ use cowork_policy::plan::{self, SessionRequest};
 use cowork_sandbox::client::{ClientError, Keeper, Session};
 use cowork_sys::Errno;
 use cowork_sys::signal::Signals;
+use relay::{End, Happened, Pump, Pumps};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::Signal;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
-use std::ffi::OsString;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr, tcsetwinsize};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,19 +27,12 @@ use std::process::ExitCode;
 /// The number of the only command of a session.
 const COMMAND: u32 = 1;
 
-/// Signals that are passed on to the command.
-const PASSED_ON: [Signal; 6] =
-    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
-
-/// Names and values of variables.
-type Variables = Vec<(Text, Text)>;
-
 /// Runs the command and returns its exit status.
 pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     let streams = Streams::look()?;
-    let environment = named_environment(&options.environment)?;
-    let request = request::build(&options.session)?;
-    let signals = collect_signals()?;
+    let environment = crate::environment::named(&options.environment)?;
+    let request = request::build(&options.session, Unnamed::Here)?;
+    let signals = signals::collect()?;
     let mut keeper = Keeper::start()?;
     let plan = plan::compile(&request, &cowork_sandbox::host::system());
     let (status, session) = keeper.create(plan)?;
@@ -52,11 +48,17 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
         arguments: options.command.iter().map(|word| word.as_bytes().into()).collect(),
         environment: environment_of(&request, environment),
         folder: folder_of(options, &request),
-        umask: own_umask(),
+        umask: Umask(crate::environment::umask()),
         ..Execute::default()
     };
-    let mut runner =
-        Runner { keeper, session, signals, id: status.session, outputs: 0, final_signals: 0 };
+    let mut runner = Runner {
+        keeper,
+        session,
+        signals,
+        id: status.session,
+        outputs: 0,
+        insistence: Insistence::default(),
+    };
     let wiring = runner.wire(&streams, &mut execute)?;
     let outcome = runner.execute(&execute, wiring);
     let unkept = options.session.outputs.is_none() && runner.outputs > 0;
@@ -67,52 +69,9 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     outcome
 }
 
-fn collect_signals() -> Result<Signals, Failure> {
-    let mut numbers: Vec<i32> = PASSED_ON.iter().map(|signal| signal.as_raw()).collect();
-    numbers.push(Signal::WINCH.as_raw());
-    Signals::collect(&numbers)
-        .map_err(|errno| Failure::host("cannot collect signals", Some(errno.to_string())))
-}
-
-/// The variables that the user named, from the option's values.
-fn named_environment(values: &[OsString]) -> Result<Variables, Failure> {
-    let mut named = Vec::new();
-    for value in values {
-        let bytes = value.as_bytes();
-        let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
-            Some(at) => {
-                let (name, value) = bytes.split_at(at);
-                (name.to_vec(), value.get(1..).unwrap_or_default().to_vec())
-            }
-            None => match std::env::var_os(value) {
-                Some(found) => (bytes.to_vec(), found.into_vec()),
-                None => {
-                    return Err(Failure::input(
-                        format!("there is no variable `{}` to pass", value.to_string_lossy()),
-                        "set it first, or give its value: `--env NAME=VALUE`",
-                    ));
-                }
-            },
-        };
-        if name.is_empty() {
-            let sentence = "a variable needs a name before the `=`";
-            return Err(Failure::input(sentence, "write `--env NAME=VALUE`"));
-        }
-        named.push((name, value));
-    }
-    Ok(named)
-}
-
-fn environment_of(request: &SessionRequest, named: Variables) -> Vec<Text> {
+fn environment_of(request: &SessionRequest, named: Vec<(Text, Text)>) -> Vec<Text> {
     let caller = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
     plan::environment(&request.id, caller, named)
-}
-
-/// This process's mask, which can only be read by setting it.
-fn own_umask() -> Umask {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    Umask(mask.bits())
 }
 
 /// Where the command starts: where the user said, taken from the session's folder.
@@ -138,8 +97,7 @@ struct Runner {
     id: String,
     /// How many things the command left in its folder for deliverables.
     outputs: u64,
-    /// How many signals came that ask for the end.
-    final_signals: u32,
+    insistence: Insistence,
 }
 
 impl Runner {
@@ -213,7 +171,9 @@ impl Runner {
         drop(handles);
         let ended = loop {
             match pumps.run_until(&self.signals, &self.session, &self.keeper)? {
-                Happened::Signal(signal) if self.is_urgent(signal) => break Err(insisted(signal)),
+                Happened::Signal(signal) if self.insistence.hears(signal) => {
+                    break Err(insisted(signal));
+                }
                 Happened::Signal(signal) => self.pass_on(signal, terminal.as_ref())?,
                 Happened::Session => match self.session.receive() {
                     Ok((FromInit::Ended { ending, .. }, _)) => break Ok(ending),
@@ -253,16 +213,6 @@ impl Runner {
         pumps.drain(&self.signals, is_final);
     }
 
-    /// Whether the user asks for the end again and again: the session may be past answering.
-    fn is_urgent(&mut self, signal: i32) -> bool {
-        /// How often a final signal is passed on before the session is ended.
-        const PATIENCE: u32 = 3;
-        if is_final(signal) {
-            self.final_signals += 1;
-        }
-        self.final_signals >= PATIENCE
-    }
-
     fn count_outputs(&mut self) {
         let folder = format!("{}/{}/mnt/outputs", plan::SESSIONS, self.id).into_bytes();
         if self.session.send(&ToInit::Count { nonce: 0, folder }, &[]).is_err() {
@@ -277,7 +227,7 @@ impl Runner {
     }
 
     fn pass_on(&self, signal: i32, terminal: Option<&OwnedFd>) -> Result<(), ClientError> {
-        if signal == Signal::WINCH.as_raw() {
+        if is_resize(signal) {
             if let Some(terminal) = terminal {
                 copy_size(terminal.as_fd());
             }
@@ -294,16 +244,6 @@ impl Runner {
             _ => error.into(),
         }
     }
-}
-
-/// Whether a signal asks for the end.
-fn is_final(signal: i32) -> bool {
-    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].iter().any(|s| s.as_raw() == signal)
-}
-
-fn insisted(signal: i32) -> Failure {
-    let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
-    Failure::host("the command did not end when asked to, and was ended", None).with_code(code)
 }
 
 fn ended_early(reason: EndReason) -> Failure {
@@ -371,7 +311,7 @@ fn connect_terminal(
     if streams.interactive() {
         execute.terminal = true;
         if Streams::in_foreground() {
-            wiring.raw = Some(RawTerminal::enter(rustix::stdio::stdin(), streams)?);
+            wiring.raw = Some(RawTerminal::enter(streams)?);
             let pump = Pump::new(End::Caller(rustix::stdio::stdin()), End::Own(duplicate()?));
             wiring.pumps.inwards.push(pump);
         }
@@ -395,35 +335,8 @@ fn slave_of(terminal: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 
 /// Gives the session's terminal the size of the caller's.
 fn copy_size(terminal: BorrowedFd<'_>) {
-    let size = own().into_iter().find_map(|stream| tcgetwinsize(stream).ok());
-    if let Some(size) = size {
+    if let Some(size) = window() {
         // A terminal that cannot be resized keeps its size.
         cowork_sys::ignore(tcsetwinsize(terminal, size));
-    }
-}
-
-/// The caller's terminal in raw mode; as it was when this is dropped.
-struct RawTerminal {
-    terminal: BorrowedFd<'static>,
-    before: Termios,
-}
-
-impl RawTerminal {
-    /// If the command does not draw there, other programs may, and their output keeps its form.
-    fn enter(terminal: BorrowedFd<'static>, streams: &Streams) -> Result<Self, Errno> {
-        let before = tcgetattr(terminal)?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        if !streams.shows() {
-            raw.output_modes = before.output_modes;
-        }
-        tcsetattr(terminal, OptionalActions::Now, &raw)?;
-        Ok(Self { terminal, before })
-    }
-}
-
-impl Drop for RawTerminal {
-    fn drop(&mut self) {
-        cowork_sys::ignore(tcsetattr(self.terminal, OptionalActions::Now, &self.before));
     }
 }

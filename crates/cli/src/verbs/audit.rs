@@ -1,0 +1,163 @@
+//! `cowork audit`: the record of every decision and act.
+
+use crate::arguments::{Audit, AuditFilter, AuditVerb, Export, Output};
+use crate::daemon;
+use crate::failure::Failure;
+use crate::show::table::{Colour, Table};
+use crate::show::{self, neutral, progress, units};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use cowork_client::http::{Client, Request};
+use cowork_client::types::{Record, Verified};
+use cowork_client::uri::Query;
+use cowork_policy::Span;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Shows, verifies or exports records.
+pub(crate) fn audit(options: &Audit) -> Result<ExitCode, Failure> {
+    match &options.verb {
+        Some(AuditVerb::Verify(output)) => verify(output),
+        Some(AuditVerb::Export(export)) => self::export(export),
+        None => list(options),
+    }
+}
+
+fn list(options: &Audit) -> Result<ExitCode, Failure> {
+    let mut client = daemon::connect()?;
+    let query = filtered(&mut client, "/v1/audit", &options.filter)?;
+    let records: Vec<Record> = progress::during("reading the audit", || client.list(&query))?;
+    if options.output.json {
+        return show::json(&records);
+    }
+    let mut table = Table::new(["RECORD", "TIME", "TYPE", "SESSION", "WHAT"]);
+    for record in &records {
+        table.row([
+            record.seq.to_string().into(),
+            units::moment(&record.time).into(),
+            (&record.kind).into(),
+            record.session.as_deref().unwrap_or_default().into(),
+            details(&record.data).into(),
+        ]);
+    }
+    show::print(table.render(Colour::of_stdout()))
+}
+
+/// Fields of an object on one line, each cut to a length that can be read.
+pub(crate) fn details(data: &serde_json::Value) -> String {
+    /// Most characters of one field.
+    const MOST: usize = 60;
+    let word = |value: &serde_json::Value| {
+        let text = match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        match text.char_indices().nth(MOST) {
+            Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+            None => text,
+        }
+    };
+    match data {
+        serde_json::Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let fields = fields.map(|(name, value)| format!("{name}={}", word(value)));
+            fields.collect::<Vec<_>>().join(" ")
+        }
+        serde_json::Value::Null => String::new(),
+        other => word(other),
+    }
+}
+
+/// The target with what the user wants to see of it. Records outlive their sessions: a session
+/// that is gone is named by its whole id.
+fn filtered(client: &mut Client, path: &str, filter: &AuditFilter) -> Result<Query, Failure> {
+    let since = filter.since.as_deref().map(moment).transpose()?;
+    let until = filter.until.as_deref().map(moment).transpose()?;
+    let session = match &filter.session {
+        Some(name) => Some(super::known_or(client, name)?),
+        None => None,
+    };
+    Ok(Query::new(path)
+        .with_some("session", session)
+        .with_some("type", filter.kind.as_ref())
+        .with_some("since", since)
+        .with_some("until", until))
+}
+
+/// A moment, or a span of time before now.
+fn moment(text: &str) -> Result<String, Failure> {
+    let then = match text.parse::<Span>() {
+        Ok(span) => SystemTime::now().checked_sub(span.duration()),
+        Err(_) => humantime::parse_rfc3339_weak(text).ok(),
+    };
+    let then = then.ok_or_else(|| {
+        let hint = "write a span of time before now, e.g. `2h`, or a moment, e.g. \
+                    `2026-01-31T12:00:00Z`";
+        Failure::input(format!("`{text}` is no time"), hint)
+    })?;
+    Ok(humantime::format_rfc3339_millis(then).to_string())
+}
+
+fn verify(output: &Output) -> Result<ExitCode, Failure> {
+    let mut client = daemon::connect()?;
+    let verified: Verified =
+        progress::during("verifying the audit", || client.get("/v1/audit/verify"))?;
+    let code = if verified.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if output.json {
+        return show::json(&verified).map(|_printed| code);
+    }
+    let count = |number: u64, one, many| {
+        units::count(usize::try_from(number).unwrap_or(usize::MAX), one, many)
+    };
+    let records = count(verified.records, "record", "records");
+    let files = count(verified.files, "file", "files");
+    let mut text = if verified.whole {
+        format!("whole: {records} in {files}\nhead: {}\n", verified.head)
+    } else {
+        format!("NOT whole: {records} in {files}\n")
+    };
+    for problem in &verified.problems {
+        let place = match problem.line {
+            0 => problem.file.clone(),
+            line => format!("{}:{line}", problem.file),
+        };
+        text.push_str(&neutral::line(&format!("{place}: {}", problem.sentence)));
+        text.push('\n');
+    }
+    show::print(text).map(|_printed| code)
+}
+
+fn export(options: &Export) -> Result<ExitCode, Failure> {
+    let format = options.format.to_possible_value();
+    let format = format.as_ref().map(PossibleValue::get_name);
+    let mut client = daemon::connect()?;
+    let query = filtered(&mut client, "/v1/audit/export", &options.filter)?;
+    let query = query.with_some("format", format);
+    let mut response = client.open(&Request::get(query), None)?;
+    let mut stdout = std::io::stdout().lock();
+    match std::io::copy(&mut response, &mut stdout) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure::host("cannot export the audit", Some(error.to_string()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{details, moment};
+    use serde_json::json;
+
+    #[test]
+    fn spans_and_moments_are_times() {
+        assert_eq!(moment("2026-01-31 12:00:00").ok().as_deref(), Some("2026-01-31T12:00:00.000Z"));
+        assert!(moment("2h").is_ok_and(|time| time.ends_with('Z')));
+        assert!(moment("soon").is_err());
+    }
+
+    #[test]
+    fn details_are_one_line() {
+        assert_eq!(details(&json!({ "a": 1, "b": null, "c": "x y" })), "a=1 c=x y");
+        assert_eq!(details(&json!(null)), "");
+        assert_eq!(details(&json!({ "a": "é".repeat(70) })), format!("a={}…", "é".repeat(60)));
+    }
+}

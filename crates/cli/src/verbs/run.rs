@@ -1,0 +1,92 @@
+//! `cowork run`: one session for one command, kept by the daemon as long as the command runs.
+
+use super::{exec, target};
+use crate::arguments::Run;
+use crate::attached::{self, Bond, Form, Outcome, Side};
+use crate::environment;
+use crate::explain;
+use crate::failure::{Failure, note};
+use crate::request::{self, Unnamed};
+use crate::show::progress;
+use crate::signals;
+use crate::streams::Streams;
+use crate::{daemon, oneshot};
+use cowork_client::http::{Client, Method, Request};
+use cowork_client::types::{Life, NewCommand, Session};
+use cowork_sys::signal::Signals;
+use std::process::ExitCode;
+
+/// Runs the command and returns its exit status.
+pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
+    if options.no_daemon {
+        return oneshot::run(options);
+    }
+    let streams = Streams::look()?;
+    let command = NewCommand {
+        argv: exec::words(&options.command),
+        cwd: options.folder.as_deref().map(request::raw),
+        env: environment::for_daemon(&options.environment)?,
+        streams: exec::streams(&streams, Form::of(&options.output)),
+        size: crate::terminal::size(),
+        umask: Some(environment::umask()),
+        ..NewCommand::default()
+    };
+    let mut wanted = request::for_daemon(&options.session, Unnamed::Here)?;
+    wanted.life = Life::Once;
+    let mut client = daemon::connect()?;
+    let signals = signals::collect()?;
+    let session: Session = progress::during("making the session", || {
+        client.send(Method::Post, "/v1/sessions", &wanted)
+    })?;
+    if options.verbose {
+        explain::print_session(&session);
+    }
+    for submount in session.grants.iter().flat_map(|grant| &grant.submounts) {
+        let submount = submount.lossy();
+        note(&format!("`{submount}` is mounted inside a granted folder and comes along"));
+    }
+    let runner = Runner { options, streams, signals, id: session.id };
+    let outcome = runner.execute(&mut client, &command);
+    if outcome.is_err() {
+        // The daemon ends the session itself when its command has ended.
+        remove(&mut client, &runner.id);
+    }
+    outcome
+}
+
+struct Runner<'a> {
+    options: &'a Run,
+    streams: Streams,
+    signals: Signals,
+    id: String,
+}
+
+impl Runner<'_> {
+    fn execute(&self, client: &mut Client, command: &NewCommand) -> Result<ExitCode, Failure> {
+        let start = Request::new(Method::Post, target(&self.id, "/commands")).with_json(command);
+        let attached = client.upgrade(start).map_err(exec::refused)?;
+        let form = Form::of(&self.options.output);
+        let (streams, signals) = (&self.streams, &self.signals);
+        let side = Side { streams, signals, form, bond: Bond::Only };
+        match attached::stay(attached, &side, &mut || remove(client, &self.id))? {
+            Outcome::Ended(command) => {
+                let discarded = command.discarded.is_some_and(|discarded| discarded > 0);
+                if discarded && self.options.session.outputs.is_none() {
+                    note(
+                        "what the command left in mnt/outputs was discarded: keep it with \
+                         `--outputs FOLDER`",
+                    );
+                }
+                exec::status(&command)
+            }
+            Outcome::Left(_) | Outcome::Lost { .. } => {
+                Err(Failure::host("the daemon ended, and the session with it", None))
+            }
+        }
+    }
+}
+
+/// Removes a session; one that is gone is as good.
+fn remove(client: &mut Client, id: &str) {
+    drop(client.call(&Request::new(Method::Delete, target(id, ""))));
+}

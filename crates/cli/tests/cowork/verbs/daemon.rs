@@ -1,0 +1,75 @@
+//! `daemon`: it starts by itself, is alone, and leaves nothing that runs.
+
+use super::Desk;
+use crate::support::{Process, for_everyone, inside, processes_of, until};
+use cowork_testbed::{Person, programs};
+use std::collections::BTreeSet;
+
+for_everyone!(
+    it_stops_with_everything_it_runs,
+    it_leaves_when_nobody_needs_it,
+    a_second_one_is_refused,
+);
+
+/// The daemons that run for a desk.
+fn running(desk: &Desk) -> Vec<Process> {
+    let mine = format!("COWORK_RUNTIME_DIR={}/run\u{0}", desk.daemon().display());
+    let mut found = processes_of(&programs().join("coworkd"));
+    found.extend(processes_of(&programs().join("cowork-keeper")));
+    found.retain(|process| process.file("environ").contains(&mine));
+    found
+}
+
+fn it_stops_with_everything_it_runs(person: Person) {
+    let desk = Desk::apart(person);
+    let none = desk.say(&["daemon", "--stop"]);
+    assert_eq!((none.code, none.text(), none.err.as_str()), (0, "", "cowork: no daemon runs\n"));
+    desk.make("swept-away", &[]);
+    desk.sh("swept-away", "echo kept > file").good();
+    desk.start("swept-away", "touch mnt/work/on; sleep 1000 & wait");
+    until("it runs", || desk.work.read("on").is_some());
+    let inside = inside(desk.work.path());
+    assert!(inside.iter().any(|process| process.name() == "sleep"), "{inside:?}");
+    let daemons = running(&desk);
+    assert!(!daemons.is_empty());
+    assert_eq!(desk.good(&["daemon", "--stop"]), "");
+    assert!(!inside.iter().any(Process::exists), "no process of a session is left");
+    until("nothing of it runs", || !daemons.iter().any(Process::exists));
+    let run = crate::support::listing(&desk.daemon().join("run"));
+    assert!(!run.iter().any(|name| name.ends_with(".sock")), "{run:?}");
+    // What was there is there again.
+    assert_eq!(desk.state("swept-away"), "stopped");
+    desk.good(&["start", "swept-away"]);
+    assert_eq!(desk.sh("swept-away", "cat file").good(), "kept\n");
+}
+
+fn it_leaves_when_nobody_needs_it(person: Person) {
+    let desk = Desk::apart(person);
+    let mut command = desk.command(&["ls"]);
+    command.env("COWORK_IDLE", "1");
+    assert!(crate::support::finish(command, Vec::new()).good().starts_with("ID "));
+    let daemons = running(&desk);
+    assert!(!daemons.is_empty());
+    until("it has left", || !daemons.iter().any(Process::exists));
+}
+
+fn a_second_one_is_refused(person: Person) {
+    let desk = Desk::apart(person);
+    desk.make("alone", &[]);
+    let before: BTreeSet<Process> = running(&desk).into_iter().collect();
+    let refused = desk.say(&["daemon"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("another coworkd uses `"), "{}", refused.err);
+    let other = cowork_testbed::Folder::new(person, "other");
+    for arguments in [&["daemon"][..], &["ls"]] {
+        let mut command = desk.command(arguments);
+        command.env("COWORK_RUNTIME_DIR", other.path().join("run"));
+        let refused = crate::support::finish(command, Vec::new());
+        assert_eq!((refused.code, refused.text()), (125, ""), "{}", refused.err);
+        let sentence = format!("another coworkd uses `{}/state`", desk.daemon().display());
+        assert!(refused.err.contains(&sentence), "{}", refused.err);
+    }
+    let after: BTreeSet<Process> = running(&desk).into_iter().collect();
+    assert_eq!(before, after);
+    assert_eq!(desk.sh("alone", "echo on").good(), "on\n", "the first one goes on");
+}

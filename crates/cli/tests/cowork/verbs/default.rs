@@ -1,0 +1,63 @@
+//! The session named `default`, in its short forms. One test: there is only one such session.
+
+use super::Desk;
+use crate::support::{finish, for_everyone};
+use cowork_testbed::Person;
+
+for_everyone!(the_default_session_has_short_forms);
+
+fn the_default_session_has_short_forms(person: Person) {
+    let desk = Desk::apart(person);
+    let none = "cowork: there is no session `default`\n  hint: run `cowork init` first\n";
+    for verb in ["status", "stop", "start", "delete", "logs", "pause"] {
+        desk.refused(&[verb], 1, none);
+    }
+    desk.refused(&["exec", "true"], 125, none);
+    desk.refused(&["shell"], 125, none);
+
+    let home = cowork_testbed::Folder::new(person, "someone");
+    let at_home = |arguments: &[&str]| {
+        let mut command = desk.command(arguments);
+        command.env("HOME", home.path());
+        finish(command, Vec::new())
+    };
+    let made = at_home(&["init"]);
+    assert!(made.done().starts_with("default  ready\n"), "{}", made.text());
+    let workspace = home.path().join("cowork-workspace");
+    assert!(workspace.is_dir());
+    let status = desk.json(&["status", "--json"]);
+    let limit = |name: &str| {
+        let limits = status["limits"].as_array().expect("it is a list");
+        limits.iter().find(|limit| limit["limit"] == name).map(|limit| limit["value"].clone())
+    };
+    assert_eq!(limit("disk"), Some("10G".into()), "{status}");
+    let pid = status["sandbox"]["pid"].clone();
+    assert!(at_home(&["init"]).good().starts_with("default  ready\n"));
+    assert_eq!(desk.json(&["status", "--json"])["sandbox"]["pid"], pid, "it is the same");
+
+    let line = "cd /workspace && echo one | tr a-z A-Z > file; pwd; exit 3";
+    let said = desk.say(&["exec", line]);
+    assert_eq!((said.code, said.text(), said.err.as_str()), (3, "/workspace\n", ""));
+    let file = std::fs::read_to_string(workspace.join("file"));
+    assert_eq!(file.ok().as_deref(), Some("ONE\n"));
+    assert_eq!(desk.good(&["exec", "--", "echo", "a  b"]), "a  b\n");
+    let shell = finish(desk.command(&["shell"]), b"echo kept > ~/file; pwd; exit 4\n".to_vec());
+    assert_eq!((shell.code, shell.text()), (4, "/sessions/default\n"), "{}", shell.err);
+
+    assert_eq!(desk.good(&["stop"]), "");
+    assert_eq!(desk.state("default"), "stopped");
+    assert_eq!(desk.good(&["start"]), "");
+    assert_eq!(desk.good(&["exec", "cat ~/file /workspace/file"]), "kept\nONE\n");
+    assert_eq!(desk.good(&["stop"]), "");
+    assert!(at_home(&["init"]).good().starts_with("default  ready\n"), "init starts it as well");
+    let told = at_home(&["init", "--memory", "1G"]);
+    told.done();
+    let note = "cowork: the session `default` exists already: change its limits with `cowork set \
+                default`\n";
+    assert_eq!(told.err, note);
+
+    assert_eq!(desk.good(&["delete"]), "");
+    assert_eq!(desk.ids(), Vec::<String>::new());
+    assert!(workspace.join("file").exists(), "the workspace is the user's");
+    desk.refused(&["delete"], 1, none);
+}
