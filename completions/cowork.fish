@@ -27,45 +27,221 @@ end
 complete -c cowork -n "__fish_cowork_needs_command" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_needs_command" -s V -l version -d 'Print version'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "run" -d 'Run a command in a session made for it, and leave nothing behind'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "new" -d 'Make a session that stays until it is removed'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "ls" -d 'List sessions'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "status" -d 'Show a session at a glance: state, protection, limits, grants, commands'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "exec" -d 'Run a command in a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "shell" -d 'Open a shell in a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "logs" -d 'Show what a command wrote'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "attach" -d 'Connect to a command that runs'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "grant" -d 'Grant a folder to a session while it runs, or change what it may do with one'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "revoke" -d 'Take a granted folder away from a session while it runs'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "requests" -d 'List what sessions ask you for'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "decide" -d 'Answer a request of a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "cp" -d 'Copy files into a session or out of it'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "path" -d 'Translate a path between this host and a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "pause" -d 'Let every process of a session, or one command, stand still'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "resume" -d 'Let what stands still go on'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "cancel" -d 'End every process of a session, or one command: ask, wait, kill'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "stop" -d 'Stop a session: its processes end, its home is kept'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "start" -d 'Start a session that is stopped'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "rm" -d 'Remove a session with everything it kept'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "set" -d 'Change a session\'s limits and labels while it runs'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "usage" -d 'Show what sessions use: processor, memory, storage, processes'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "audit" -d 'Show the record of every decision and act, verify or export it'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "events" -d 'Show what happens, as it happens'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "init" -d 'Make the default session, with ~/cowork-workspace as /workspace'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "delete" -d 'Remove the default session'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "explain" -d 'Show the plan of a session step by step, and which protection is in force; run nothing'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "doctor" -d 'Look at what this host can do for sessions, and how to get what is missing'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "daemon" -d 'Run the daemon in the foreground, or stop it'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "help" -d 'Explain a verb'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "completions" -d 'Write a completion script for a shell'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "man" -d 'Write the manual pages'
-complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`. Without any, the current folder is granted' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the current folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
-complete -c cowork -n "__fish_cowork_using_subcommand run" -l home -d 'Keep the session\'s home in this folder instead of in memory' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l processes -d 'Most processes and threads of the whole session' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l open-files -d 'Most open files of each process' -r
-complete -c cowork -n "__fish_cowork_using_subcommand run" -l scratch -d 'Most space for home, /tmp and the like together' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l scratch -d 'Most space in memory: /tmp and the like, together with a home that is not kept' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l timeout -d 'End the session after this time, e.g. 90s, 5m' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l id -d 'The session\'s id, e.g. zealous-ramanujan; made up without it' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l env -d 'Set a variable for the command, or pass one of yours by its name alone' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l cd -d 'The folder in the session that the command starts in' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l no-grants -d 'Grant no folder at all, not even the current one'
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l force -d 'Grant folders even if they hold keys, passwords or cowork\'s own state'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l debugger -d 'Let debuggers and tracers work inside the session'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l best-effort -d 'Accept limits that this host can only approximate'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -s v -l verbose -d 'Say on standard error which protection is in force'
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l no-daemon -d 'Make the session without the daemon: nothing is recorded or listed'
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`. Without any, the current folder is granted' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the current folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l home -d 'Keep the session\'s home in this folder' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l processes -d 'Most processes and threads of the whole session' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l open-files -d 'Most open files of each process' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l scratch -d 'Most space in memory: /tmp and the like, together with a home that is not kept' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l timeout -d 'End the session after this time, e.g. 90s, 5m' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l id -d 'The session\'s id, e.g. zealous-ramanujan; made up without it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l disk -d 'Most space on disk of home and outputs together, e.g. 10G; the session is paused beyond it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l label -d 'A name and a value to find the session by' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l workspace -d 'A name at the top of the session\'s file system for the first granted folder, e.g. workspace' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l no-grants -d 'Grant no folder at all, not even the current one'
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l force -d 'Grant folders even if they hold keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l debugger -d 'Let debuggers and tracers work inside the session'
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l best-effort -d 'Accept limits that this host can only approximate'
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand new" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand ls" -l state -d 'Only sessions in this state' -r -f -a "creating\t''
+ready\t''
+running\t''
+paused\t''
+stopped\t''
+failed\t''
+ended\t''"
+complete -c cowork -n "__fish_cowork_using_subcommand ls" -l label -d 'Only sessions with this label' -r
+complete -c cowork -n "__fish_cowork_using_subcommand ls" -s q -l quiet -d 'Only ids, one on a line'
+complete -c cowork -n "__fish_cowork_using_subcommand ls" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand ls" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand status" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand status" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -l env -d 'Set a variable for the command, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -l cd -d 'The folder in the session that the command starts in' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -l timeout -d 'Cancel the command after this time, e.g. 90s, 5m' -r
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -s d -l detach -d 'Leave the command running and print its number'
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -s t -l terminal -d 'Give the command a terminal even if none of your streams is one'
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -s n -l no-stdin -d 'Send nothing of standard input'
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand shell" -l env -d 'Set a variable for the shell, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand shell" -l cd -d 'The folder in the session that the shell starts in' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand shell" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -l from -d 'Start at this byte of the output' -r
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -l stream -d 'Only this stream' -r -f -a "all\t'In the order in which they were written'
+stdout\t'Standard output'
+stderr\t'Standard error'
+terminal\t'The command\'s terminal'"
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -s f -l follow -d 'Go on until the command has ended'
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -l raw -d 'Write bytes as they are'
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -l force -d 'With --raw: also onto a terminal, which may act on them'
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand logs" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand attach" -l from -d 'Start at this byte of the output; without it only what is new is shown' -r
+complete -c cowork -n "__fish_cowork_using_subcommand attach" -s n -l no-stdin -d 'Send nothing of standard input'
+complete -c cowork -n "__fish_cowork_using_subcommand attach" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand attach" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l force -d 'Grant it even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand revoke" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand revoke" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand requests" -s a -l all -d 'Also those that were answered'
+complete -c cowork -n "__fish_cowork_using_subcommand requests" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand requests" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l path -d 'The folder that is meant' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l name -d 'Its name in the session' -r
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l note -d 'A word to the one who asked' -r
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l ro -d 'Grant it for reading only'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l rw -d 'Grant it for reading and writing'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l session -d 'The same answer whenever this session asks for the same'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l always -d 'The same answer whenever any session asks for the same'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l force -d 'Grant it even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand decide" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand cp" -s r -l recursive -d 'Copy folders with everything in them'
+complete -c cowork -n "__fish_cowork_using_subcommand cp" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand cp" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand path" -l inside -d 'It is the session\'s, whatever it looks like'
+complete -c cowork -n "__fish_cowork_using_subcommand path" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand path" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand pause" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand resume" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand resume" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand cancel" -l grace -d 'Time between asking and killing; 5s without it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand cancel" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand cancel" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand stop" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand stop" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand start" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand start" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand rm" -l keep-outputs -d 'Keep what the session left in mnt/outputs'
+complete -c cowork -n "__fish_cowork_using_subcommand rm" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand rm" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l processes -d 'Most processes and threads of the whole session' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l open-files -d 'Most open files of each process' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l scratch -d 'Most space in memory: /tmp and the like, together with a home that is not kept' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l timeout -d 'End the session after this time, e.g. 90s, 5m' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l disk -d 'Most space on disk of home and outputs together, e.g. 10G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l label -d 'Set a label' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l unlabel -d 'Take a label away' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand set" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand usage" -l history -d 'What was measured over time'
+complete -c cowork -n "__fish_cowork_using_subcommand usage" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand usage" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -l since -d 'Only records since then: a span of time before now, e.g. 2h, or a moment in RFC 3339' -r
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -l until -d 'Only records until then' -r
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -l type -d 'Only records of this type, e.g. grant.added' -r
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -a "verify" -d 'Check that no record was removed, changed or reordered'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and not __fish_seen_subcommand_from verify export" -a "export" -d 'Write records for another program'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from verify" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from export" -l since -d 'Only records since then: a span of time before now, e.g. 2h, or a moment in RFC 3339' -r
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from export" -l until -d 'Only records until then' -r
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from export" -l type -d 'Only records of this type, e.g. grant.added' -r
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from export" -l format -d 'The format' -r -f -a "jsonl\t'One object of JSON on each line'
+csv\t'Values separated by commas'"
+complete -c cowork -n "__fish_cowork_using_subcommand audit; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand events" -l type -d 'Only events of this type, e.g. session.state' -r
+complete -c cowork -n "__fish_cowork_using_subcommand events" -l after -d 'Start after the event with this number; 0 for all that are kept' -r
+complete -c cowork -n "__fish_cowork_using_subcommand events" -l no-follow -d 'Show what there is and end'
+complete -c cowork -n "__fish_cowork_using_subcommand events" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand events" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l workspace -d 'The folder to work in; ~/cowork-workspace without it' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l cpus -d 'Most processors; 4 without it, or as many as the host has' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l memory -d 'Most memory; 4G without it, or as much as the host has' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l disk -d 'Most space on disk of home and outputs together; 10G without it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand init" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand delete" -l keep-outputs -d 'Keep what the session left in mnt/outputs'
+complete -c cowork -n "__fish_cowork_using_subcommand delete" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand delete" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the current folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
-complete -c cowork -n "__fish_cowork_using_subcommand explain" -l home -d 'Keep the session\'s home in this folder instead of in memory' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l processes -d 'Most processes and threads of the whole session' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l open-files -d 'Most open files of each process' -r
-complete -c cowork -n "__fish_cowork_using_subcommand explain" -l scratch -d 'Most space for home, /tmp and the like together' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l scratch -d 'Most space in memory: /tmp and the like, together with a home that is not kept' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l timeout -d 'End the session after this time, e.g. 90s, 5m' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l id -d 'The session\'s id, e.g. zealous-ramanujan; made up without it' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l no-grants -d 'Grant no folder at all, not even the current one'
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l force -d 'Grant folders even if they hold keys, passwords or cowork\'s own state'
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l debugger -d 'Let debuggers and tracers work inside the session'
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l best-effort -d 'Accept limits that this host can only approximate'
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l syscalls -d 'Also list every rule of the filter of system calls with its reason'
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c cowork -n "__fish_cowork_using_subcommand doctor" -l json -d 'Write the facts as JSON'
+complete -c cowork -n "__fish_cowork_using_subcommand doctor" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand daemon" -l stop -d 'Stop every session, and the daemon with them'
+complete -c cowork -n "__fish_cowork_using_subcommand daemon" -l detached -d 'Leave the terminal first'
+complete -c cowork -n "__fish_cowork_using_subcommand daemon" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand daemon" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand help" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand man" -s h -l help -d 'Print help'

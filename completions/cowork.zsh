@@ -30,55 +30,395 @@ _cowork() {
         case $line[1] in
             (run)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`. Without any, the current folder is granted]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
-'--home=[Keep the session'\''s home in this folder instead of in memory]:FOLDER:_files' \
+'--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
 '--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
 '--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
 '--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
 '--open-files=[Most open files of each process]:NUMBER:_default' \
-'--scratch=[Most space for home, /tmp and the like together]:BYTES:_default' \
+'--scratch=[Most space in memory\: /tmp and the like, together with a home that is not kept]:BYTES:_default' \
 '--timeout=[End the session after this time, e.g. 90s, 5m]:TIME:_default' \
 '--id=[The session'\''s id, e.g. zealous-ramanujan; made up without it]:ID:_default' \
 '*--env=[Set a variable for the command, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
 '--cd=[The folder in the session that the command starts in]:FOLDER:_files' \
 '(--grant)--no-grants[Grant no folder at all, not even the current one]' \
+'--force[Grant folders even if they hold keys, passwords or cowork'\''s own state]' \
 '--debugger[Let debuggers and tracers work inside the session]' \
 '--best-effort[Accept limits that this host can only approximate]' \
 '-v[Say on standard error which protection is in force]' \
 '--verbose[Say on standard error which protection is in force]' \
+'(--json)--no-daemon[Make the session without the daemon\: nothing is recorded or listed]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '*::command -- The command and its arguments; cowork'\''s own options end at its first word:_default' \
 && ret=0
 ;;
-(explain)
+(new)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`. Without any, the current folder is granted]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
-'--home=[Keep the session'\''s home in this folder instead of in memory]:FOLDER:_files' \
+'--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
 '--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
 '--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
 '--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
 '--open-files=[Most open files of each process]:NUMBER:_default' \
-'--scratch=[Most space for home, /tmp and the like together]:BYTES:_default' \
+'--scratch=[Most space in memory\: /tmp and the like, together with a home that is not kept]:BYTES:_default' \
+'--timeout=[End the session after this time, e.g. 90s, 5m]:TIME:_default' \
+'--id=[The session'\''s id, e.g. zealous-ramanujan; made up without it]:ID:_default' \
+'--disk=[Most space on disk of home and outputs together, e.g. 10G; the session is paused beyond it]:BYTES:_default' \
+'*--label=[A name and a value to find the session by]:NAME=VALUE:_default' \
+'--workspace=[A name at the top of the session'\''s file system for the first granted folder, e.g. workspace]:NAME:_default' \
+'(--grant)--no-grants[Grant no folder at all, not even the current one]' \
+'--force[Grant folders even if they hold keys, passwords or cowork'\''s own state]' \
+'--debugger[Let debuggers and tracers work inside the session]' \
+'--best-effort[Accept limits that this host can only approximate]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(ls)
+_arguments "${_arguments_options[@]}" : \
+'--state=[Only sessions in this state]:STATE:(creating ready running paused stopped failed ended)' \
+'*--label=[Only sessions with this label]:NAME=VALUE:_default' \
+'(--json)-q[Only ids, one on a line]' \
+'(--json)--quiet[Only ids, one on a line]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(status)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+&& ret=0
+;;
+(exec)
+_arguments "${_arguments_options[@]}" : \
+'*--env=[Set a variable for the command, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'--cd=[The folder in the session that the command starts in]:FOLDER:_files' \
+'--timeout=[Cancel the command after this time, e.g. 90s, 5m]:TIME:_default' \
+'-d[Leave the command running and print its number]' \
+'--detach[Leave the command running and print its number]' \
+'-t[Give the command a terminal even if none of your streams is one]' \
+'--terminal[Give the command a terminal even if none of your streams is one]' \
+'-n[Send nothing of standard input]' \
+'--no-stdin[Send nothing of standard input]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::words -- The session; without it the one named `default`. Without a command\: a line for the shell of the default session:_default' \
+&& ret=0
+;;
+(shell)
+_arguments "${_arguments_options[@]}" : \
+'*--env=[Set a variable for the shell, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'--cd=[The folder in the session that the shell starts in]:FOLDER:_files' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+&& ret=0
+;;
+(logs)
+_arguments "${_arguments_options[@]}" : \
+'--from=[Start at this byte of the output]:OFFSET:_default' \
+'--stream=[Only this stream]:STREAM:((all\:"In the order in which they were written"
+stdout\:"Standard output"
+stderr\:"Standard error"
+terminal\:"The command'\''s terminal"))' \
+'-f[Go on until the command has ended]' \
+'--follow[Go on until the command has ended]' \
+'--raw[Write bytes as they are]' \
+'--force[With --raw\: also onto a terminal, which may act on them]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'::session -- The session; without it the one named `default`:_default' \
+'::number -- The command'\''s number; without it the last one that was started:_default' \
+&& ret=0
+;;
+(attach)
+_arguments "${_arguments_options[@]}" : \
+'--from=[Start at this byte of the output; without it only what is new is shown]:OFFSET:_default' \
+'-n[Send nothing of standard input]' \
+'--no-stdin[Send nothing of standard input]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+'::number -- The command'\''s number; without it the last one that was started:_default' \
+&& ret=0
+;;
+(grant)
+_arguments "${_arguments_options[@]}" : \
+'--force[Grant it even if it holds keys, passwords or cowork'\''s own state]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':folder -- The folder, as `PATH\[\:ro|rw\]\[=NAME\]`:_default' \
+&& ret=0
+;;
+(revoke)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':name -- The name of the granted folder in the session:_default' \
+&& ret=0
+;;
+(requests)
+_arguments "${_arguments_options[@]}" : \
+'-a[Also those that were answered]' \
+'--all[Also those that were answered]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- Only requests of this session:_default' \
+&& ret=0
+;;
+(decide)
+_arguments "${_arguments_options[@]}" : \
+'--path=[The folder that is meant]:FOLDER:_files' \
+'--name=[Its name in the session]:NAME:_default' \
+'--note=[A word to the one who asked]:TEXT:_default' \
+'(--rw)--ro[Grant it for reading only]' \
+'--rw[Grant it for reading and writing]' \
+'(--always)--session[The same answer whenever this session asks for the same]' \
+'--always[The same answer whenever any session asks for the same]' \
+'--force[Grant it even if it holds keys, passwords or cowork'\''s own state]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':request -- The request'\''s number, from `cowork requests`:_default' \
+':answer -- The answer:((allow\:"Yes"
+reject\:"No"))' \
+&& ret=0
+;;
+(cp)
+_arguments "${_arguments_options[@]}" : \
+'-r[Copy folders with everything in them]' \
+'--recursive[Copy folders with everything in them]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::paths -- What to copy, and where to:_default' \
+&& ret=0
+;;
+(path)
+_arguments "${_arguments_options[@]}" : \
+'--inside[It is the session'\''s, whatever it looks like]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':path -- The path; one that starts with /sessions/SESSION is the session'\''s, any other the host'\''s:_files' \
+&& ret=0
+;;
+(pause)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+'::number -- Only this command:_default' \
+&& ret=0
+;;
+(resume)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+'::number -- Only this command:_default' \
+&& ret=0
+;;
+(cancel)
+_arguments "${_arguments_options[@]}" : \
+'--grace=[Time between asking and killing; 5s without it]:TIME:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+'::number -- Only this command:_default' \
+&& ret=0
+;;
+(stop)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+&& ret=0
+;;
+(start)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+&& ret=0
+;;
+(rm)
+_arguments "${_arguments_options[@]}" : \
+'--keep-outputs[Keep what the session left in mnt/outputs]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::sessions -- The sessions:_default' \
+&& ret=0
+;;
+(set)
+_arguments "${_arguments_options[@]}" : \
+'--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
+'--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
+'--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
+'--open-files=[Most open files of each process]:NUMBER:_default' \
+'--scratch=[Most space in memory\: /tmp and the like, together with a home that is not kept]:BYTES:_default' \
+'--timeout=[End the session after this time, e.g. 90s, 5m]:TIME:_default' \
+'--disk=[Most space on disk of home and outputs together, e.g. 10G]:BYTES:_default' \
+'*--label=[Set a label]:NAME=VALUE:_default' \
+'*--unlabel=[Take a label away]:NAME:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+&& ret=0
+;;
+(usage)
+_arguments "${_arguments_options[@]}" : \
+'--history[What was measured over time]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it all that live:_default' \
+&& ret=0
+;;
+(audit)
+_arguments "${_arguments_options[@]}" : \
+'--since=[Only records since then\: a span of time before now, e.g. 2h, or a moment in RFC 3339]:TIME:_default' \
+'--until=[Only records until then]:TIME:_default' \
+'--type=[Only records of this type, e.g. grant.added]:TYPE:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- Only records of this session:_default' \
+":: :_cowork__subcmd__audit_commands" \
+"*::: :->audit" \
+&& ret=0
+
+    case $state in
+    (audit)
+        words=($line[2] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:cowork-audit-command-$line[2]:"
+        case $line[2] in
+            (verify)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(export)
+_arguments "${_arguments_options[@]}" : \
+'--since=[Only records since then\: a span of time before now, e.g. 2h, or a moment in RFC 3339]:TIME:_default' \
+'--until=[Only records until then]:TIME:_default' \
+'--type=[Only records of this type, e.g. grant.added]:TYPE:_default' \
+'--format=[The format]:FORMAT:((jsonl\:"One object of JSON on each line"
+csv\:"Values separated by commas"))' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'::session -- Only records of this session:_default' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+(events)
+_arguments "${_arguments_options[@]}" : \
+'--type=[Only events of this type, e.g. session.state]:TYPE:_default' \
+'--after=[Start after the event with this number; 0 for all that are kept]:NUMBER:_default' \
+'--no-follow[Show what there is and end]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- Only events of this session:_default' \
+&& ret=0
+;;
+(init)
+_arguments "${_arguments_options[@]}" : \
+'--workspace=[The folder to work in; ~/cowork-workspace without it]:FOLDER:_files' \
+'--cpus=[Most processors; 4 without it, or as many as the host has]:NUMBER:_default' \
+'--memory=[Most memory; 4G without it, or as much as the host has]:BYTES:_default' \
+'--disk=[Most space on disk of home and outputs together; 10G without it]:BYTES:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(delete)
+_arguments "${_arguments_options[@]}" : \
+'--keep-outputs[Keep what the session left in mnt/outputs]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(explain)
+_arguments "${_arguments_options[@]}" : \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
+'--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
+'--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
+'--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
+'--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
+'--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
+'--open-files=[Most open files of each process]:NUMBER:_default' \
+'--scratch=[Most space in memory\: /tmp and the like, together with a home that is not kept]:BYTES:_default' \
 '--timeout=[End the session after this time, e.g. 90s, 5m]:TIME:_default' \
 '--id=[The session'\''s id, e.g. zealous-ramanujan; made up without it]:ID:_default' \
 '(--grant)--no-grants[Grant no folder at all, not even the current one]' \
+'--force[Grant folders even if they hold keys, passwords or cowork'\''s own state]' \
 '--debugger[Let debuggers and tracers work inside the session]' \
 '--best-effort[Accept limits that this host can only approximate]' \
 '--syscalls[Also list every rule of the filter of system calls with its reason]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
 (doctor)
 _arguments "${_arguments_options[@]}" : \
-'--json[Write the facts as JSON]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
 '--help[Print help]' \
+&& ret=0
+;;
+(daemon)
+_arguments "${_arguments_options[@]}" : \
+'()--stop[Stop every session, and the daemon with them]' \
+'--detached[Leave the terminal first]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::arguments -- Options of coworkd itself:_default' \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+'::verb -- The verb:_default' \
 && ret=0
 ;;
 (completions)
@@ -103,37 +443,212 @@ esac
 _cowork_commands() {
     local commands; commands=(
 'run:Run a command in a session made for it, and leave nothing behind' \
+'new:Make a session that stays until it is removed' \
+'ls:List sessions' \
+'status:Show a session at a glance\: state, protection, limits, grants, commands' \
+'exec:Run a command in a session' \
+'shell:Open a shell in a session' \
+'logs:Show what a command wrote' \
+'attach:Connect to a command that runs' \
+'grant:Grant a folder to a session while it runs, or change what it may do with one' \
+'revoke:Take a granted folder away from a session while it runs' \
+'requests:List what sessions ask you for' \
+'decide:Answer a request of a session' \
+'cp:Copy files into a session or out of it' \
+'path:Translate a path between this host and a session' \
+'pause:Let every process of a session, or one command, stand still' \
+'resume:Let what stands still go on' \
+'cancel:End every process of a session, or one command\: ask, wait, kill' \
+'stop:Stop a session\: its processes end, its home is kept' \
+'start:Start a session that is stopped' \
+'rm:Remove a session with everything it kept' \
+'set:Change a session'\''s limits and labels while it runs' \
+'usage:Show what sessions use\: processor, memory, storage, processes' \
+'audit:Show the record of every decision and act, verify or export it' \
+'events:Show what happens, as it happens' \
+'init:Make the default session, with ~/cowork-workspace as /workspace' \
+'delete:Remove the default session' \
 'explain:Show the plan of a session step by step, and which protection is in force; run nothing' \
 'doctor:Look at what this host can do for sessions, and how to get what is missing' \
+'daemon:Run the daemon in the foreground, or stop it' \
+'help:Explain a verb' \
 'completions:Write a completion script for a shell' \
 'man:Write the manual pages' \
     )
     _describe -t commands 'cowork commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__attach_commands] )) ||
+_cowork__subcmd__attach_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork attach commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__audit_commands] )) ||
+_cowork__subcmd__audit_commands() {
+    local commands; commands=(
+'verify:Check that no record was removed, changed or reordered' \
+'export:Write records for another program' \
+    )
+    _describe -t commands 'cowork audit commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__audit__subcmd__export_commands] )) ||
+_cowork__subcmd__audit__subcmd__export_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork audit export commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__audit__subcmd__verify_commands] )) ||
+_cowork__subcmd__audit__subcmd__verify_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork audit verify commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__cancel_commands] )) ||
+_cowork__subcmd__cancel_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork cancel commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__completions_commands] )) ||
 _cowork__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'cowork completions commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__cp_commands] )) ||
+_cowork__subcmd__cp_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork cp commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__daemon_commands] )) ||
+_cowork__subcmd__daemon_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork daemon commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__decide_commands] )) ||
+_cowork__subcmd__decide_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork decide commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__delete_commands] )) ||
+_cowork__subcmd__delete_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork delete commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__doctor_commands] )) ||
 _cowork__subcmd__doctor_commands() {
     local commands; commands=()
     _describe -t commands 'cowork doctor commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__events_commands] )) ||
+_cowork__subcmd__events_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork events commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__exec_commands] )) ||
+_cowork__subcmd__exec_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork exec commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__explain_commands] )) ||
 _cowork__subcmd__explain_commands() {
     local commands; commands=()
     _describe -t commands 'cowork explain commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__grant_commands] )) ||
+_cowork__subcmd__grant_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork grant commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__help_commands] )) ||
+_cowork__subcmd__help_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork help commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__init_commands] )) ||
+_cowork__subcmd__init_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork init commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__logs_commands] )) ||
+_cowork__subcmd__logs_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork logs commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__ls_commands] )) ||
+_cowork__subcmd__ls_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork ls commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__man_commands] )) ||
 _cowork__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'cowork man commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__new_commands] )) ||
+_cowork__subcmd__new_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork new commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__path_commands] )) ||
+_cowork__subcmd__path_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork path commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__pause_commands] )) ||
+_cowork__subcmd__pause_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork pause commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__requests_commands] )) ||
+_cowork__subcmd__requests_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork requests commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__resume_commands] )) ||
+_cowork__subcmd__resume_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork resume commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__revoke_commands] )) ||
+_cowork__subcmd__revoke_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork revoke commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__rm_commands] )) ||
+_cowork__subcmd__rm_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork rm commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__run_commands] )) ||
 _cowork__subcmd__run_commands() {
     local commands; commands=()
     _describe -t commands 'cowork run commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__set_commands] )) ||
+_cowork__subcmd__set_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork set commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__shell_commands] )) ||
+_cowork__subcmd__shell_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork shell commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__start_commands] )) ||
+_cowork__subcmd__start_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork start commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__status_commands] )) ||
+_cowork__subcmd__status_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork status commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__stop_commands] )) ||
+_cowork__subcmd__stop_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork stop commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__usage_commands] )) ||
+_cowork__subcmd__usage_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork usage commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_cowork" ]; then

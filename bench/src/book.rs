@@ -85,6 +85,22 @@ impl Book {
         self.summary(name).map(|summary| micros(summary.median))
     }
 
+    /// The times of what has this name in a section.
+    pub(crate) fn summary_in(&self, section: &str, name: &str) -> Option<Summary> {
+        let row = self.rows.iter().find(|row| row.section == section && row.name == name)?;
+        match &row.seen {
+            Seen::Times(times) => Summary::of(times),
+            Seen::Value(..) | Seen::Absent(_) => None,
+        }
+    }
+
+    /// The median that a row is compared with, in microseconds: that of its own section if there is
+    /// one, because its turns were the same.
+    pub(crate) fn base_us(&self, row: &Row, name: &str) -> Option<f64> {
+        let own = self.summary_in(&row.section, name).map(|summary| micros(summary.median));
+        own.or_else(|| self.median_us(name))
+    }
+
     /// The number of what has this name.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         match self.find(name)?.seen {

@@ -10,6 +10,7 @@
 
 mod book;
 mod bundle;
+mod daemon;
 mod engine;
 mod growth;
 mod life;
@@ -58,12 +59,13 @@ type Measure = fn(&Site, &Options, &mut Book) -> Result<(), Stopped>;
 fn measure(options: &Options) -> Result<(), Stopped> {
     let site = Site::prepare(options)?;
     let mut book = Book::default();
-    let parts: [(Part, &str, Measure); 5] = [
+    let parts: [(Part, &str, Measure); 6] = [
         (Part::Start, "starting a program", start::measure),
         (Part::Life, "changing a session", life::measure),
         (Part::Memory, "memory of idle sessions", memory::measure),
         (Part::Steady, "work inside a session", steady::measure),
         (Part::Growth, "growth of the time to make a session", growth::measure),
+        (Part::Daemon, daemon::TITLE, daemon::measure),
     ];
     for (part, title, run) in parts {
         if !options.parts.contains(&part) {

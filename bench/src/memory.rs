@@ -13,7 +13,7 @@ pub(crate) const PRIVATE: &str = "idle session: private memory and page tables o
 pub(crate) const CHARGED: &str = "idle session: charged by the kernel, its structures included";
 const SHARED: &str = "idle session: its processes, with their share of what is shared (PSS)";
 
-const MIB: f64 = 1024.0 * 1024.0;
+pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 
 pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result<(), Stopped> {
     let project = engine::project(site)?;
@@ -53,7 +53,7 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a measurement has fewer digits than that")]
-fn to_f64(number: u64) -> f64 {
+pub(crate) fn to_f64(number: u64) -> f64 {
     number as f64
 }
 
@@ -80,7 +80,7 @@ impl Usage {
 }
 
 /// The sum of some fields of a file of a process, in bytes.
-fn fields_of(pid: u32, file: &str, fields: &[&str]) -> Result<u64, String> {
+pub(crate) fn fields_of(pid: u32, file: &str, fields: &[&str]) -> Result<u64, String> {
     let path = format!("/proc/{pid}/{file}");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let kib = |field: &&str| {

@@ -9,11 +9,11 @@ usage: cowork-bench [OPTIONS]
   --quick            few repetitions, to see that everything works
   --as-user          measure as an ordinary user (to be started as root)
   --json FILE        write the results there as well
-  --only PART,…      of start, life, memory, steady, growth
+  --only PART,…      of start, life, memory, steady, growth, daemon
   --rounds N         turns that every quick contender gets
   --idle N           sessions whose memory is measured
   --live N           largest number of live sessions
-  --programs FOLDER  where cowork, cowork-keeper and cowork-init are
+  --programs FOLDER  where cowork, coworkd, cowork-keeper and cowork-init are
                      (else $COWORK_PROGRAMS, else beside this program)
   --srt FILE         the `srt` to compare with
 Peers are looked for on $PATH and in $COWORK_BENCH_PEERS.";
@@ -26,14 +26,16 @@ pub(crate) enum Part {
     Memory,
     Steady,
     Growth,
+    Daemon,
 }
 
-const PARTS: [(Part, &str); 5] = [
+const PARTS: [(Part, &str); 6] = [
     (Part::Start, "start"),
     (Part::Life, "life"),
     (Part::Memory, "memory"),
     (Part::Steady, "steady"),
     (Part::Growth, "growth"),
+    (Part::Daemon, "daemon"),
 ];
 
 /// How much is measured.

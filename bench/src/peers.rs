@@ -51,7 +51,7 @@ impl Peer {
     /// What is measured, for people.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::Cowork => "cowork run",
+            Self::Cowork => "cowork run --no-daemon",
             Self::Bubblewrap => "bwrap",
             Self::Crun => "crun run",
             Self::Runc => "runc run",
@@ -80,7 +80,7 @@ impl Peer {
     ) -> Result<Command, Stopped> {
         let mut command = site.command(program);
         match self {
-            Self::Cowork => command.args(["run", "--cd", "mnt/project", "--"]),
+            Self::Cowork => command.args(["run", "--no-daemon", "--cd", "mnt/project", "--"]),
             Self::Bubblewrap => {
                 command.args(["--unshare-all", "--unshare-user", "--die-with-parent"]);
                 command.args(["--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc"]);

@@ -2,7 +2,7 @@
 
 use crate::book::{Book, Row, Seen, Summary, micros};
 use crate::site::Site;
-use crate::{life, memory, start, steady};
+use crate::{daemon, life, memory, start, steady};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -26,6 +26,11 @@ enum Bound {
 }
 
 impl Target {
+    fn new(name: &'static str, bound: Bound, unit: &'static str, pair: Pair) -> Self {
+        let (measured, best) = pair.unzip();
+        Self { name, bound, unit, measured, best }
+    }
+
     fn verdict(&self) -> &'static str {
         match (self.bound, self.measured) {
             (_, None) => "not measured",
@@ -56,17 +61,10 @@ fn targets(book: &Book) -> Vec<Target> {
     };
     let milli = |name: &str| time(name).map(|(median, min)| (median / 1000.0, min / 1000.0));
     let value = |number: Option<f64>| number.map(|number| (number, number));
-    let target = |name, bound, unit, pair: Pair| Target {
-        name,
-        bound,
-        unit,
-        measured: pair.map(|(median, _)| median),
-        best: pair.map(|(_, min)| min),
-    };
-    let most = |name, bound, unit, pair| target(name, Bound::AtMost(bound), unit, pair);
+    let most = |name, bound, unit, pair| Target::new(name, Bound::AtMost(bound), unit, pair);
     let idle = book.number(memory::CHARGED).or_else(|| book.number(memory::PRIVATE));
     let reads = value(book.number(steady::READS));
-    vec![
+    let mut targets = vec![
         most("warm exec of a no-op", 1.6, "units", ratio(start::WARM, start::UNIT)),
         most("warm exec of true", 1.25, "× plain", ratio(start::WARM_TRUE, start::PLAIN_TRUE)),
         most("cold session", 10.0, "units", ratio(start::COLD, start::UNIT)),
@@ -77,7 +75,36 @@ fn targets(book: &Book) -> Vec<Target> {
         most("resume of 20 processes", 0.5, "ms", milli(life::RESUME)),
         most("end with 20 processes", 1.0, "ms", milli(life::TEARDOWN)),
         most("idle session", 0.5, "MiB", value(idle)),
-        target("reads in a grant", Bound::AtLeast(0.95), "of native", reads),
+        Target::new("reads in a grant", Bound::AtLeast(0.95), "of native", reads),
+    ];
+    targets.extend(daemon_targets(book));
+    targets
+}
+
+/// The promises about what goes through the daemon, by what was measured in the same turns.
+fn daemon_targets(book: &Book) -> Vec<Target> {
+    let time = |name: &str| {
+        let summary = book.summary_in(daemon::TITLE, name);
+        summary.map(|summary| (micros(summary.median), micros(summary.min)))
+    };
+    let ratio = |name: &str, base: &str| {
+        let ((median, min), (of_median, of_min)) = (time(name)?, time(base)?);
+        Some((median / of_median, min / of_min))
+    };
+    let beyond_client = || {
+        let ((exec, exec_min), (own, own_min)) = (time(daemon::EXEC_TRUE)?, time(daemon::CLIENT)?);
+        let (plain, plain_min) = time(start::PLAIN_TRUE)?;
+        Some(((exec - own) / plain, (exec_min - own_min) / plain_min))
+    };
+    let (most, least) = (Bound::AtMost, Bound::AtLeast);
+    let bwrap = ratio(daemon::EXEC_TRUE, start::BWRAP_TRUE);
+    let srt = ratio(daemon::SRT, daemon::EXEC);
+    let pooled = ratio(daemon::POOLED, start::UNIT);
+    vec![
+        Target::new("cowork exec of true, less the client", most(3.0), "× plain", beyond_client()),
+        Target::new("cowork exec of true", most(1.0), "× bwrap", bwrap),
+        Target::new("srt, against cowork exec of a no-op", least(20.0), "× cowork", srt),
+        Target::new("session from the pool", most(2.0), "units", pooled),
     ]
 }
 
@@ -160,8 +187,8 @@ fn write_row(out: &mut String, row: &Row, book: &Book) -> std::fmt::Result {
                 let ratio = base.map(|base| micros(median) / base).filter(|ratio| *ratio >= 0.1);
                 ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
             };
-            let units = compared(book.median_us(start::UNIT));
-            let bwraps = compared(book.median_us(start::BWRAP));
+            let units = compared(book.base_us(row, start::UNIT));
+            let bwraps = compared(book.base_us(row, start::BWRAP));
             writeln!(
                 out,
                 "{name:<48} {n:>5} {min:>10} {middle:>10} {p99:>10} {units:>8} {bwraps:>8}"
@@ -205,7 +232,7 @@ fn json_row(row: &Row, book: &Book) -> Value {
                 return json!({"section": section, "name": name, "absent": "not measured"});
             };
             let median = micros(summary.median);
-            let compared = |base: &str| book.median_us(base).map(|base| median / base);
+            let compared = |base: &str| book.base_us(row, base).map(|base| median / base);
             json!({
                 "section": section,
                 "name": name,

@@ -7,6 +7,7 @@ use crate::peers::{self, Container, Peer};
 use crate::plain::{Plain, Which};
 use crate::site::{Site, TRUE};
 use crate::stopped::Stopped;
+use std::process::Command;
 use std::time::Duration;
 
 /// What everything is compared with.
@@ -17,16 +18,44 @@ pub(crate) const WARM_TRUE: &str = "warm exec of true";
 pub(crate) const COLD: &str = "cold session";
 /// The peer that others are compared with.
 pub(crate) const BWRAP: &str = "bwrap: no-op";
+pub(crate) const BWRAP_TRUE: &str = "bwrap: true";
 
 /// From how long on a contender gets fewer turns.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// Somebody who takes turns with the others.
-struct Contender<'a> {
+pub(crate) struct Contender<'a> {
     name: String,
     /// Takes part in every so manieth round.
     every: usize,
+    /// Whether each turn begins with a run that does not count.
+    warms: bool,
     run: Turn<'a>,
+}
+
+impl<'a> Contender<'a> {
+    /// Takes part in every round, each time with a run before it that does not count.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        run: impl FnMut(&mut Book) -> Result<(), Stopped> + 'a,
+    ) -> Self {
+        Self { name: name.into(), every: 1, warms: true, run: Box::new(run) }
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn of_command(name: impl Into<String>, mut command: Command) -> Self {
+        let name = name.into();
+        let noted = name.clone();
+        Self::new(name, move |book| {
+            book.took(&noted, peers::time(&mut command)?);
+            Ok(())
+        })
+    }
+
+    /// Every run counts.
+    pub(crate) fn unwarmed(self) -> Self {
+        Self { warms: false, ..self }
+    }
 }
 
 type Turn<'a> = Box<dyn FnMut(&mut Book) -> Result<(), Stopped> + 'a>;
@@ -34,41 +63,56 @@ type Turn<'a> = Box<dyn FnMut(&mut Book) -> Result<(), Stopped> + 'a>;
 pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result<(), Stopped> {
     let mut contenders = vec![plain(site)?, warm(site)?, cold(site)?];
     for peer in Peer::ALL {
-        let name = format!("{}: no-op", peer.title());
-        let Some(program) = peer.find(site) else {
-            book.absent(&name, "missing");
+        contenders.extend(of_peer(site, options, peer, book)?);
+        if !matches!(peer, Peer::Crun | Peer::Runc) {
+            continue;
+        }
+        let Some(run) = contenders.last().filter(|last| last.name == noop_name(peer)) else {
             continue;
         };
-        let took = match peers::prove(site, peer, &program) {
-            Ok(took) => took,
-            Err(stopped) => {
-                book.absent(&name, &stopped.to_string());
-                continue;
-            }
-        };
-        let every = if took > SLOW { options.rounds.div_ceil(slow_turns(options)) } else { 1 };
-        let mut jobs = vec![(name, site.noop_inside())];
-        if matches!(peer, Peer::Cowork | Peer::Bubblewrap) {
-            jobs.push((format!("{}: true", peer.title()), TRUE));
-        }
-        for (name, job) in jobs {
-            let mut command = peer.command(site, &program, &[job])?;
-            let noted = name.clone();
-            let run = move |book: &mut Book| {
-                book.took(&noted, peers::time(&mut command)?);
-                Ok(())
-            };
-            contenders.push(Contender { name, every, run: Box::new(run) });
-        }
-        if matches!(peer, Peer::Crun | Peer::Runc) {
-            match inside_container(site, peer, &program) {
-                Ok(contender) => contenders.push(Contender { every, ..contender }),
-                Err(stopped) => book.absent(&exec_name(peer), &stopped.to_string()),
-            }
+        let (every, warms) = (run.every, run.warms);
+        match inside_container(site, peer) {
+            Ok(contender) => contenders.push(Contender { every, warms, ..contender }),
+            Err(stopped) => book.absent(&exec_name(peer), &stopped.to_string()),
         }
     }
     take_turns(contenders, options.rounds, book);
     Ok(())
+}
+
+fn noop_name(peer: Peer) -> String {
+    format!("{}: no-op", peer.title())
+}
+
+/// What a peer contributes; nothing where it is missing or does not work, which is noted.
+pub(crate) fn of_peer<'a>(
+    site: &'a Site,
+    options: &Options,
+    peer: Peer,
+    book: &mut Book,
+) -> Result<Vec<Contender<'a>>, Stopped> {
+    let name = noop_name(peer);
+    let Some(program) = peer.find(site) else {
+        book.absent(&name, "missing");
+        return Ok(Vec::new());
+    };
+    let took = match peers::prove(site, peer, &program) {
+        Ok(took) => took,
+        Err(stopped) => {
+            book.absent(&name, &stopped.to_string());
+            return Ok(Vec::new());
+        }
+    };
+    let every = if took > SLOW { options.rounds.div_ceil(slow_turns(options)) } else { 1 };
+    let mut jobs = vec![(name, site.noop_inside())];
+    if matches!(peer, Peer::Cowork | Peer::Bubblewrap) {
+        jobs.push((format!("{}: true", peer.title()), TRUE));
+    }
+    let contenders = jobs.into_iter().map(|(name, job)| {
+        let command = peer.command(site, &program, &[job])?;
+        Ok(Contender { every, warms: every == 1, ..Contender::of_command(name, command) })
+    });
+    contenders.collect()
 }
 
 fn slow_turns(options: &Options) -> usize {
@@ -79,16 +123,14 @@ fn slow_turns(options: &Options) -> usize {
 ///
 /// The quick ones run twice in a turn and only the second counts, because the first pays for the
 /// caches that the one before has emptied; and each round begins with somebody else.
-fn take_turns(mut contenders: Vec<Contender<'_>>, rounds: usize, book: &mut Book) {
+pub(crate) fn take_turns(mut contenders: Vec<Contender<'_>>, rounds: usize, book: &mut Book) {
     for round in 0..rounds {
         contenders.retain_mut(|contender| {
             if round % contender.every != 0 {
                 return true;
             }
-            let warmed = match contender.every {
-                1 => (contender.run)(&mut Book::default()),
-                _ => Ok(()),
-            };
+            let warmed =
+                if contender.warms { (contender.run)(&mut Book::default()) } else { Ok(()) };
             match warmed.and_then(|()| (contender.run)(book)) {
                 Ok(()) => true,
                 Err(stopped) => {
@@ -104,14 +146,14 @@ fn take_turns(mut contenders: Vec<Contender<'_>>, rounds: usize, book: &mut Book
     }
 }
 
-fn plain(site: &Site) -> Result<Contender<'static>, Stopped> {
+pub(crate) fn plain(site: &Site) -> Result<Contender<'static>, Stopped> {
     let mut plain = Plain::start(site)?;
     let run = move |book: &mut Book| {
         book.took(UNIT, plain.time(Which::Noop)?);
         book.took(PLAIN_TRUE, plain.time(Which::True)?);
         Ok(())
     };
-    Ok(Contender { name: UNIT.into(), every: 1, run: Box::new(run) })
+    Ok(Contender::new(UNIT, run))
 }
 
 /// A command in a session that is there.
@@ -126,7 +168,7 @@ fn warm(site: &Site) -> Result<Contender<'_>, Stopped> {
         let _alive = &engine;
         Ok(())
     };
-    Ok(Contender { name: WARM.into(), every: 1, run: Box::new(run) })
+    Ok(Contender::new(WARM, run))
 }
 
 /// A session that is made for the purpose, up to where a command could be started.
@@ -145,7 +187,7 @@ fn cold(site: &Site) -> Result<Contender<'_>, Stopped> {
         engine.destroy(room)?;
         Ok(())
     };
-    Ok(Contender { name: COLD.into(), every: 1, run: Box::new(run) })
+    Ok(Contender::new(COLD, run))
 }
 
 fn exec_name(peer: Peer) -> String {
@@ -153,17 +195,13 @@ fn exec_name(peer: Peer) -> String {
 }
 
 /// A command in a container that is there.
-fn inside_container<'a>(
-    site: &'a Site,
-    peer: Peer,
-    program: &std::path::Path,
-) -> Result<Contender<'a>, Stopped> {
-    let container = Container::start(site, peer, program)?;
+fn inside_container(site: &Site, peer: Peer) -> Result<Contender<'_>, Stopped> {
+    let program = peer.find(site).ok_or_else(|| Stopped::new("missing"))?;
+    let container = Container::start(site, peer, &program)?;
     let name = exec_name(peer);
     let noted = name.clone();
-    let run = move |book: &mut Book| {
+    Ok(Contender::new(name, move |book| {
         book.took(&noted, peers::time(&mut container.command(&[site.noop_inside()]))?);
         Ok(())
-    };
-    Ok(Contender { name, every: 1, run: Box::new(run) })
+    }))
 }

@@ -28,3 +28,11 @@ impl From<cowork_sandbox::client::ClientError> for Stopped {
         Self(format!("the engine refused: {error}"))
     }
 }
+
+impl From<cowork_client::http::HttpError> for Stopped {
+    fn from(error: cowork_client::http::HttpError) -> Self {
+        let detail = error.problem().and_then(|problem| problem.detail.clone());
+        let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
+        Self(format!("the daemon: {error}{detail}"))
+    }
+}

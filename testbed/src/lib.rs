@@ -50,7 +50,12 @@ impl Person {
         assert_root();
         let mut command = Command::new(program);
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
-        command.env("HOME", self.home()).env("LANG", "C.UTF-8").env("TERM", "xterm");
+        let home = self.home();
+        command.env("LANG", "C.UTF-8").env("TERM", "xterm");
+        // A daemon of these tests' own, which leaves soon after the last of them.
+        command.env("COWORK_RUNTIME_DIR", home.join(".run")).env("COWORK_IDLE", "3");
+        command.env("COWORK_STATE_DIR", self.state());
+        command.env("HOME", home);
         if self == Self::User {
             command.uid(USER).gid(USER);
         }
@@ -60,6 +65,11 @@ impl Person {
     /// `cowork`, started by this person.
     pub fn cowork(self) -> Command {
         self.command(programs().join("cowork"))
+    }
+
+    /// The folder that the person's daemon keeps its state in.
+    pub fn state(self) -> PathBuf {
+        self.home().join(".state")
     }
 
     /// The person's home. It holds a canary that no session may ever read.
@@ -92,7 +102,7 @@ pub fn programs() -> &'static Path {
         .get_or_init(|| {
             let built = std::env::var_os("COWORK_PROGRAMS").map_or_else(beside, PathBuf::from);
             let folder = Folder::new(Person::Root, "programs");
-            for name in ["cowork", "cowork-keeper", "cowork-init"] {
+            for name in ["cowork", "coworkd", "cowork-keeper", "cowork-init"] {
                 let from = built.join(name);
                 let to = folder.path().join(name);
                 if let Err(error) = std::fs::copy(&from, &to) {

@@ -1,18 +1,20 @@
-//! `cargo xtask generate`: the files that are made from the command line's own definition.
+//! `cargo xtask generate`: the files that are made from the programs' own definitions of their
+//! command line and of the API.
 //!
 //! They are committed, so that a reader and a packager find them without building anything;
-//! `cargo xtask tidy` compares them with what the program prints.
+//! `cargo xtask tidy` compares them with what the programs print.
 
 use crate::workspace::{Failure, Profile, built, cargo, output, root, succeed};
 use std::path::Path;
 use std::process::Command;
 
-/// Each generated file, by its path in the workspace, and the arguments of `cowork` that print it.
-pub(crate) const FILES: [(&str, &[&str]); 4] = [
-    ("docs/man/cowork.1", &["man"]),
-    ("completions/cowork.bash", &["completions", "bash"]),
-    ("completions/cowork.zsh", &["completions", "zsh"]),
-    ("completions/cowork.fish", &["completions", "fish"]),
+/// Each generated file, by its path in the workspace, and the program and arguments that print it.
+pub(crate) const FILES: [(&str, &str, &[&str]); 5] = [
+    ("docs/man/cowork.1", "cowork", &["man"]),
+    ("docs/openapi.json", "coworkd", &["--openapi"]),
+    ("completions/cowork.bash", "cowork", &["completions", "bash"]),
+    ("completions/cowork.zsh", "cowork", &["completions", "zsh"]),
+    ("completions/cowork.fish", "cowork", &["completions", "fish"]),
 ];
 
 /// Writes every generated file.
@@ -30,13 +32,15 @@ pub(crate) fn generate() -> Result<(), Failure> {
 
 /// What each generated file should say.
 pub(crate) fn contents() -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
-    succeed(&mut cargo(["build", "--quiet", "--package", "cowork"]))?;
-    let cowork = built(Profile::Dev)?.join("cowork");
-    FILES.into_iter().map(|(name, arguments)| Ok((name, print(&cowork, arguments)?))).collect()
+    let packages = ["--package", "cowork", "--package", "cowork-daemon"];
+    succeed(cargo(["build", "--quiet"]).args(packages))?;
+    let programs = built(Profile::Dev)?;
+    let print = |program: &str, arguments: &[&str]| print(&programs.join(program), arguments);
+    FILES.into_iter().map(|(name, by, arguments)| Ok((name, print(by, arguments)?))).collect()
 }
 
-fn print(cowork: &Path, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
-    let mut command = Command::new(cowork);
+fn print(program: &Path, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
+    let mut command = Command::new(program);
     // The width of help texts follows the terminal; the files are the same everywhere.
     command.args(arguments).env_clear();
     output(&mut command)

@@ -1,6 +1,6 @@
 //! `cargo xtask install`: the programs and what belongs to them, below a prefix.
 //!
-//! The three programs lie beside each other, because each finds the next beside itself;
+//! The programs lie beside each other, because each finds the next beside itself;
 //! `bin/cowork` is a link there. See `packaging/README.md`.
 
 use crate::run;
@@ -21,6 +21,12 @@ const FILES: [(&str, &str); 5] = [
     ("packaging/apparmor/cowork-keeper", "share/cowork/apparmor/cowork-keeper"),
 ];
 
+/// Units for systemd, likewise; they name the programs where they are installed.
+const UNITS: [(&str, &str); 2] = [
+    ("packaging/systemd/cowork.service", "lib/systemd/user/cowork.service"),
+    ("packaging/systemd/cowork-system.service", "lib/systemd/system/cowork-system.service"),
+];
+
 /// Builds the programs and installs everything.
 pub(crate) fn install(prefix: &Path) -> Result<(), Failure> {
     run::build()?;
@@ -35,6 +41,16 @@ fn place(programs: &Path, workspace: &Path, prefix: &Path) -> Result<(), Failure
     for (from, to) in FILES {
         copy(&workspace.join(from), &prefix.join(to), 0o644)?;
     }
+    for (from, to) in UNITS {
+        let path = workspace.join(from);
+        let text =
+            std::fs::read_to_string(&path).map_err(|error| Failure::at("read", &path, error))?;
+        let absolute =
+            std::path::absolute(prefix).map_err(|error| Failure::at("find", prefix, error))?;
+        let shown = |below: &str| absolute.join(below).display().to_string();
+        let text = text.replace("@LIBEXEC@", &shown(LIBEXEC)).replace("@BIN@", &shown("bin"));
+        write(&prefix.join(to), text.as_bytes(), 0o644)?;
+    }
     let link = prefix.join("bin/cowork");
     // The link leads from one folder of the prefix to another, so that the whole can be moved.
     replace(&link, |new| symlink(Path::new("..").join(LIBEXEC).join("cowork"), new))
@@ -42,8 +58,12 @@ fn place(programs: &Path, workspace: &Path, prefix: &Path) -> Result<(), Failure
 
 fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), Failure> {
     let contents = std::fs::read(from).map_err(|error| Failure::at("read", from, error))?;
+    write(to, &contents, mode)
+}
+
+fn write(to: &Path, contents: &[u8], mode: u32) -> Result<(), Failure> {
     replace(to, |new| {
-        std::fs::write(new, &contents)?;
+        std::fs::write(new, contents)?;
         std::fs::set_permissions(new, Permissions::from_mode(mode))
     })
 }
@@ -72,7 +92,7 @@ fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::{FILES, PROGRAMS, place};
+    use super::{FILES, PROGRAMS, UNITS, place};
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
@@ -114,7 +134,15 @@ mod tests {
             for (from, _) in FILES {
                 scratch.write(&format!("tree/{from}"), from);
             }
+            for (from, _) in UNITS {
+                scratch.write(&format!("tree/{from}"), "ExecStart=@LIBEXEC@/coworkd\n");
+            }
             place(&scratch.0.join("built"), &scratch.0.join("tree"), &prefix).unwrap();
+            for (_, to) in UNITS {
+                let program = prefix.join("libexec/cowork/coworkd");
+                let line = format!("ExecStart={}\n", program.display());
+                assert_eq!(std::fs::read_to_string(prefix.join(to)).unwrap(), line);
+            }
             for program in PROGRAMS {
                 let installed = prefix.join("libexec/cowork").join(program);
                 assert_eq!(std::fs::read_to_string(&installed).unwrap(), round);

@@ -12,6 +12,7 @@
     reason = "a program for people in a terminal"
 )]
 
+mod api;
 mod fuzz;
 mod generate;
 mod install;
@@ -31,7 +32,7 @@ usage: cargo xtask VERB
   run -- ARGUMENTS…       build the programs, then run `cowork ARGUMENTS…`
   test                    install what the tests need, then run every check and every test
   tidy                    check the rules that the compiler does not know
-  generate                write the manual page and the completions
+  generate                write the manual page, the completions and the document of the API
   fuzz [SECONDS]          feed random bytes to every decoder and parser (60 seconds)
   fuzz --libfuzzer [SECONDS]
                           the same, guided by coverage, for so long each; needs a nightly

@@ -5,7 +5,7 @@
 //! skipped silently.
 
 use crate::workspace::{Failure, Profile, built, cargo, line, succeed};
-use crate::{fuzz, packages, run, tidy};
+use crate::{api, fuzz, packages, run, tidy};
 use std::io::IsTerminal;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ struct Step {
 }
 
 /// From cheap to expensive, so that most mistakes are found early.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step { name: "packages of the system", check: packages::install },
     Step { name: "format", check: format },
     Step { name: "lints", check: lints },
@@ -28,6 +28,7 @@ const STEPS: [Step; 10] = [
     Step { name: "tidy", check: tidy::tidy },
     Step { name: "programs", check: programs },
     Step { name: "tests", check: tests },
+    Step { name: "requests made up", check: made_up },
     Step { name: "escape", check: escape },
     Step { name: "bench", check: bench },
     Step { name: "fuzz", check: fuzz },
@@ -135,6 +136,14 @@ fn programs() -> Result<(), Failure> {
 /// The programs under test are the ones that are shipped; the tests around them are built faster.
 fn tests() -> Result<(), Failure> {
     let mut test = cargo(["test", "--workspace"]);
+    shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
+}
+
+/// Requests that are made up from the document of the API, at the shipped daemon.
+fn made_up() -> Result<(), Failure> {
+    let schemathesis = api::schemathesis()?;
+    let mut test = cargo(["test", "--package", "cowork-daemon", "--test", "openapi", "--"]);
+    test.args(["--ignored", "made_up"]).env("COWORK_SCHEMATHESIS", schemathesis);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that are shipped.
-pub(crate) const PROGRAMS: [&str; 3] = ["cowork", "cowork-keeper", "cowork-init"];
+pub(crate) const PROGRAMS: [&str; 4] = ["cowork", "coworkd", "cowork-keeper", "cowork-init"];
 
 /// Why a verb ended early.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,12 +6,27 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The shipped crates, and which of the workspace each may use.
-const ALLOWED: [(&str, &[&str]); 5] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("cowork-api", &[]),
     ("cowork-sys", &[]),
     ("cowork-policy", &["cowork-api"]),
     ("cowork-sandbox", &["cowork-policy", "cowork-sys", "cowork-api"]),
-    ("cowork", &["cowork-api", "cowork-policy", "cowork-sandbox", "cowork-sys"]),
+    ("cowork-audit", &[]),
+    ("cowork-client", &[]),
+    ("cowork-session", &["cowork-sys"]),
+    (
+        "cowork-daemon",
+        &[
+            "cowork-api",
+            "cowork-audit",
+            "cowork-client",
+            "cowork-policy",
+            "cowork-sandbox",
+            "cowork-session",
+            "cowork-sys",
+        ],
+    ),
+    ("cowork", &["cowork-api", "cowork-client", "cowork-policy", "cowork-sandbox", "cowork-sys"]),
 ];
 
 /// Crates that nothing shipped is made of. Only their tests may use the test bed.

@@ -201,7 +201,7 @@ fn generated() -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     for (name, expected) in generate::contents()? {
         if std::fs::read(root().join(name)).ok() != Some(expected) {
-            let sentence = "is not what `cowork` prints; run `cargo xtask generate`";
+            let sentence = "is not what the programs print; run `cargo xtask generate`";
             findings.push(Finding::file(Path::new(name), sentence));
         }
     }
