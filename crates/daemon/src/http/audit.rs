@@ -53,6 +53,10 @@ enum Format {
 /// The last second of the year 9999: later than any record can be is as good as no bound.
 const LAST: u64 = 253_402_300_799;
 
+fn unread(error: impl std::error::Error) -> Trouble {
+    Trouble::host("the audit could not be read", crate::trouble::chain(&error))
+}
+
 /// A moment as the audit writes it.
 fn moment(text: Option<&String>) -> Result<Option<String>, Trouble> {
     let Some(text) = text else { return Ok(None) };
@@ -91,7 +95,8 @@ pub(super) async fn list(
     let folder = daemon.book.audit_folder().to_path_buf();
     let found = tokio::task::spawn_blocking(move || cowork_audit::read(&folder, &filter))
         .await
-        .map_err(|error| Trouble::host("the audit could not be read", error))??;
+        .map_err(unread)?
+        .map_err(unread)?;
     let next = found.last().filter(|_| found.len() >= limit).map(|last| last.seq.to_string());
     let items = found.into_iter().map(|record| Record {
         seq: record.seq,
@@ -110,7 +115,8 @@ pub(super) async fn verify(State(daemon): Shared) -> Result<Json<Verified>, Trou
     let folder = daemon.book.audit_folder().to_path_buf();
     let found = tokio::task::spawn_blocking(move || cowork_audit::verify(&folder, known.as_ref()))
         .await
-        .map_err(|error| Trouble::host("the audit could not be read", error))??;
+        .map_err(unread)?
+        .map_err(unread)?;
     let problems = found.problems.into_iter().map(|problem| AuditProblem {
         file: problem.file,
         line: problem.line,

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cowork_client::stream::PROTOCOL;
 use cowork_client::types::{Cancel, Command, CommandState, NewCommand, Page, SignalCommand, Size};
+use cowork_session::life::{Misfit, State as Life};
 use cowork_session::output::{Reader, Stream};
 use hyper::body::Bytes;
 use hyper::upgrade::OnUpgrade;
@@ -162,7 +163,11 @@ pub(super) async fn output(
     daemon.command(&session, numbers.number)?;
     let run = session.run(numbers.number);
     let folder = daemon.output_folder(&session.id, numbers.number);
-    let failed = |error: std::io::Error| Trouble::host("cannot read the output", error);
+    // The folder of a session that is being removed is taken away under our eyes.
+    let failed = |error: std::io::Error| match session.state() {
+        Life::Ended => Trouble::from(Misfit::Ended),
+        _ => Trouble::host("cannot read the output", error),
+    };
     let mut reader = Reader::open(&folder).map_err(failed)?;
     let total = reader.total().map_err(failed)?;
     let from = offset(wanted.from.as_ref(), total)?;

@@ -193,14 +193,19 @@ impl Daemon {
             let there = status.grants.iter().any(|granted| granted == name);
             match (kept.phase, there) {
                 (Phase::Removing, _) => drop(self.take(session, name).await?),
-                (Phase::Adding | Phase::Granted, true) => {
+                (Phase::Adding | Phase::Granted | Phase::Changing, true) => {
+                    if kept.phase == Phase::Changing {
+                        let grant = cowork_policy::plan::grant(&kept.request()?);
+                        let request = Request::Regrant { session: session.id.clone(), grant };
+                        drop(self.engine.call(request).await?);
+                    }
                     session.change(&self.book, |doc| {
                         for kept in doc.grants.iter_mut().filter(|k| k.grant.name == name) {
                             kept.phase = Phase::Granted;
                         }
                     })?;
                 }
-                (Phase::Adding | Phase::Granted, false) => {
+                (Phase::Adding | Phase::Granted | Phase::Changing, false) => {
                     session
                         .change(&self.book, |doc| doc.grants.retain(|k| k.grant.name != name))?;
                     let reason = "the daemon ended before it was attached";

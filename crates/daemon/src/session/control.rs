@@ -93,18 +93,21 @@ impl Daemon {
         let guest = session.guest()?;
         // What stands still does not hear.
         guest.tell(&ToInit::SignalAll { signal: TERM }).await?;
-        guest.tell(&ToInit::SignalAll { signal: CONTINUE }).await?;
+        drop(guest.tell(&ToInit::SignalAll { signal: CONTINUE }).await);
         let deadline = tokio::time::Instant::now() + grace;
         loop {
             let over = tokio::time::Instant::now() >= deadline;
-            let (reply, _) =
-                self.engine.call(Request::Measure { session: session.id.clone() }).await?;
-            let Reply::Measured(measured) = reply else { break };
+            let measured = self.engine.call(Request::Measure { session: session.id.clone() }).await;
+            if !matches!(session.state(), State::Ready | State::Running) {
+                // It ended with its last command.
+                break;
+            }
+            let (Reply::Measured(measured), _) = measured? else { break };
             if measured.processes == 0 && session.running() == 0 {
                 break;
             }
             if over {
-                guest.tell(&ToInit::SignalAll { signal: KILL }).await?;
+                drop(guest.tell(&ToInit::SignalAll { signal: KILL }).await);
                 if tokio::time::Instant::now() >= deadline + GRACE {
                     break;
                 }
@@ -121,14 +124,20 @@ impl Daemon {
         code: &str,
         reason: Option<&str>,
     ) -> Result<(), Trouble> {
-        let _turn = session.turn.lock().await;
+        let turn = session.turn.lock().await;
         if session.state() == State::Stopped {
             return Ok(());
         }
         session.state().after(Event::Stop)?;
         self.book.record("session.stopped", Some(&session.id), &json!({ "reason": reason }))?;
         self.dismantle(session).await;
-        self.interrupt(session, code, reason.unwrap_or("the session was stopped"));
+        let why = reason.unwrap_or("the session was stopped");
+        self.interrupt(session, code, why);
+        if session.is_once() {
+            drop(turn);
+            self.end_now(session, why).await;
+            return Ok(());
+        }
         session.happen(&self.book, Event::Stop, reason)?;
         Ok(())
     }
@@ -245,6 +254,13 @@ impl Daemon {
     ) -> Result<Command, Trouble> {
         refuse_ended(run)?;
         session.state().accepts_commands()?;
+        match (run.command().state, wanted) {
+            (CommandState::Paused, CommandState::Paused) => return Ok(run.command()),
+            (CommandState::Starting | CommandState::Running, CommandState::Running) => {
+                return Err(Trouble::conflict("not-paused", "the command is not paused"));
+            }
+            _ => {}
+        }
         let (signal, kind) = match wanted {
             CommandState::Paused => (STOP, "command.paused"),
             _ => (CONTINUE, "command.resumed"),

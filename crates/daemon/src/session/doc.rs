@@ -72,6 +72,8 @@ pub(crate) struct KeptGrant {
 pub(crate) enum Phase {
     Adding,
     Granted,
+    /// It gets the access that is written down, and may have another one yet.
+    Changing,
     Removing,
 }
 

@@ -194,27 +194,37 @@ impl Daemon {
             };
             return Ok(Regranted { grant: kept.grant, revoked });
         }
-        kept.grant.access = change.access;
+        let before = std::mem::replace(&mut kept.grant.access, change.access);
         let data = json!({ "name": name, "access": change.access });
         self.book.record("grant.changed", Some(&session.id), &data)?;
+        let note = |access, phase| {
+            session.change(&self.book, |doc| {
+                let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
+                kept.grant.access = access;
+                kept.phase = phase;
+                Some(kept.grant.clone())
+            })
+        };
+        note(change.access, Phase::Changing)?;
         let mut revoked =
             Revoked { name: name.to_owned(), killed: Vec::new(), certainty: "not running".into() };
         let mut ended = false;
         if has_sandbox(doc.state) {
             let grant = plan::grant(&kept.request()?);
             let request = Request::Regrant { session: session.id.clone(), grant };
-            let (reply, _) = self.engine.call(request).await?;
-            if let Reply::Regranted { revoked: done, .. } = reply {
-                ended = done.certainty == Certainty::SessionEnded;
-                revoked = shown(name, done);
+            match self.engine.call(request).await {
+                Ok((Reply::Regranted { revoked: done, .. }, _)) => {
+                    ended = done.certainty == Certainty::SessionEnded;
+                    revoked = shown(name, done);
+                }
+                Ok(_) => {}
+                Err(trouble) => {
+                    note(before, Phase::Granted)?;
+                    return Err(trouble);
+                }
             }
         }
-        let access = change.access;
-        let grant = session.change(&self.book, |doc| {
-            let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
-            kept.grant.access = access;
-            Some(kept.grant.clone())
-        })?;
+        let grant = note(change.access, Phase::Granted)?;
         about::write(self, &session.doc())?;
         if ended {
             self.revoked_hard(session).await?;
