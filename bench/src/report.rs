@@ -255,7 +255,7 @@ fn json_row(row: &Row, book: &Book) -> Value {
 mod tests {
     use super::{show, targets};
     use crate::book::Book;
-    use crate::start;
+    use crate::{daemon, start};
     use std::time::Duration;
 
     #[test]
@@ -271,6 +271,36 @@ mod tests {
         assert_eq!(verdict("warm exec of a no-op"), "met");
         assert_eq!(verdict("cold session"), "MISSED");
         assert_eq!(verdict("grant"), "not measured");
+    }
+
+    #[test]
+    fn a_target_of_the_daemon_is_judged_by_its_own_turns() {
+        let mut book = Book::default();
+        let us = Duration::from_micros;
+        book.section("another");
+        book.took(start::UNIT, us(1000));
+        book.section(daemon::TITLE);
+        for (name, time) in [
+            (start::UNIT, 100),
+            (start::PLAIN_TRUE, 600),
+            (start::BWRAP_TRUE, 5000),
+            (daemon::CLIENT, 1000),
+            (daemon::EXEC, 2500),
+            (daemon::EXEC_TRUE, 2700),
+            (daemon::POOLED, 250),
+            (daemon::SRT, 49_000),
+        ] {
+            book.took(name, us(time));
+        }
+        let judged = |name: &str| {
+            let targets = targets(&book);
+            let target = targets.iter().find(|target| target.name == name).unwrap();
+            (format!("{:.2}", target.measured.unwrap()), target.verdict())
+        };
+        assert_eq!(judged("cowork exec of true, less the client"), ("2.83".into(), "met"));
+        assert_eq!(judged("cowork exec of true"), ("0.54".into(), "met"));
+        assert_eq!(judged("srt, against cowork exec of a no-op"), ("19.60".into(), "MISSED"));
+        assert_eq!(judged("session from the pool"), ("2.50".into(), "MISSED"));
     }
 
     #[test]

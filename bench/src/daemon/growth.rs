@@ -22,6 +22,10 @@ pub(super) fn measure(
 ) -> Result<(), Stopped> {
     let mut client = server.client()?;
     let mut plain = Plain::start(site)?;
+    // The first session builds what all of them share.
+    let (first, _) = create(&mut client, &wanted(site, Some("bench-first".to_owned())))?;
+    exec(site, server, &first)?;
+    remove(&mut client, &first.id)?;
     let mut sessions = Vec::new();
     let before = Memory::look(server, &sessions);
     for live in LIVE.into_iter().filter(|live| *live <= options.live) {
@@ -36,6 +40,7 @@ pub(super) fn measure(
                 }
             }
         }
+        memory(&before, &Memory::look(server, &sessions), live, book);
         for turn in 0..options.effort.pick(5, 50) {
             let unit = format!("plain start of a no-op, {live} live, with the daemon");
             book.took(&unit, plain.time(Which::Noop)?);
@@ -47,7 +52,6 @@ pub(super) fn measure(
             let took = remove(&mut client, &session.id)?;
             book.took(&format!("API: end of an empty session, {live} live"), took);
         }
-        memory(&before, &Memory::look(server, &sessions), live, book);
         idle(server, live, options, book)?;
     }
     end(&mut client, &sessions)

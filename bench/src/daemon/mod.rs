@@ -1,7 +1,8 @@
 //! What the daemon adds: the same work through its API and through the command line client, with
 //! everything that it records.
 //!
-//! The daemon has folders of its own in the folder of the run. It is asked to leave at the end.
+//! The daemons that are measured have folders of their own in the folder of the run, and are asked
+//! to leave at the end. How they grow is measured with one that has done nothing else.
 
 mod growth;
 mod server;
@@ -23,17 +24,27 @@ pub(crate) use starts::{CLIENT, EXEC, EXEC_TRUE, POOLED, SRT};
 type Measure = fn(&Site, &Server, &Options, &mut Book) -> Result<(), Stopped>;
 
 pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result<(), Stopped> {
-    let server = Server::start(site)?;
-    let kinds: [(&str, Measure); 4] = [
-        ("starts", starts::measure),
-        ("events", streams::events),
-        ("output", streams::output),
-        ("growth", growth::measure),
-    ];
-    for (name, run) in kinds {
-        if let Err(stopped) = run(site, &server, options, book) {
-            book.absent(&format!("{name} through the daemon"), &stopped.to_string());
-        }
+    let kinds: [(&str, Measure); 3] =
+        [("starts", starts::measure), ("events", streams::events), ("output", streams::output)];
+    let server = Server::start(site, "daemon")?;
+    for kind in kinds {
+        attempt(site, &server, options, kind, book);
     }
+    server.leave()?;
+    let server = Server::start(site, "growing")?;
+    attempt(site, &server, options, ("growth", growth::measure), book);
     server.leave()
+}
+
+/// What stops one kind of measurement does not stop the others.
+fn attempt(
+    site: &Site,
+    server: &Server,
+    options: &Options,
+    (name, run): (&str, Measure),
+    book: &mut Book,
+) {
+    if let Err(stopped) = run(site, server, options, book) {
+        book.absent(&format!("{name} through the daemon"), &stopped.to_string());
+    }
 }

@@ -33,8 +33,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(site: &Site) -> Result<Self, Stopped> {
-        let (runtime, state) = (site.at("run"), site.at("state"));
+    /// Starts a daemon with new folders of this name.
+    pub(super) fn start(site: &Site, name: &str) -> Result<Self, Stopped> {
+        let (runtime, state) = (site.at(&format!("{name}-run")), site.at(&format!("{name}-state")));
         for folder in [&runtime, &state] {
             let failed = |error: std::io::Error| Stopped::at(folder.display(), error);
             std::fs::create_dir(folder).map_err(failed)?;

@@ -188,6 +188,8 @@ impl Daemon {
             for left in [self.folders.keeper(), self.folders.runtime.join("keeper.pid")] {
                 cowork_sys::ignore(rustix::fs::unlink(left));
             }
+            // A keeper that was killed had processes that outlived the start of the next one.
+            cowork_sandbox::keeper::sweep();
         }
         let data = json!({ "live": self.live() });
         drop(self.book.record("daemon.stopped", None, &data));

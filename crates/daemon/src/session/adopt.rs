@@ -254,9 +254,15 @@ impl Daemon {
         let folder = self.folders.state.join("sessions");
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let Ok(id) = entry.file_name().into_string() else { continue };
-            let marked = std::fs::symlink_metadata(entry.path().join(pool::MARK)).is_ok();
-            if marked && self.find(&id).is_none() {
+            let mark = entry.path().join(pool::MARK);
+            if self.find(&id).is_some() {
+                // Somebody claimed it, and had no time to say so here.
+                cowork_sys::ignore(rustix::fs::unlink(mark));
+            } else if std::fs::symlink_metadata(mark).is_ok() {
                 self.discard(&id).await;
+            } else {
+                // One that was just begun is empty. What somebody keeps is not.
+                cowork_sys::ignore(rustix::fs::rmdir(entry.path()));
             }
         }
     }

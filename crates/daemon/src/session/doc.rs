@@ -8,12 +8,13 @@ use cowork_client::types::{
 };
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
 use cowork_policy::seccomp::{self, Debugging};
-use cowork_policy::{Bytes, Cpus, GrantName, HostPath, Limits, SessionId, Span};
+use cowork_policy::{Bytes, Cpus, GrantName, HostPath, HostSize, Limits, SessionId, Span};
 use cowork_session::life;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A session, as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -199,9 +200,12 @@ pub(crate) fn raw(path: &Path) -> Raw {
     Raw::new(path.as_os_str().as_bytes())
 }
 
+/// How large the host is: looked at once.
+static SIZE: OnceLock<HostSize> = OnceLock::new();
+
 /// The limits that a session gets, checked against this host.
 pub(crate) fn limits(wanted: &WantedLimits) -> Result<Limits, Trouble> {
-    let size = cowork_sandbox::host::size();
+    let size = *SIZE.get_or_init(cowork_sandbox::host::size);
     let mut limits = Limits::scaled_to(&size);
     let refused = |error: &dyn std::fmt::Display| Trouble::refused("bad-limit", error.to_string());
     if let Some(value) = wanted.processes {

@@ -215,7 +215,10 @@ impl Daemon {
                 made.status.submounts.extend(submounts);
             }
         }
-        about::write(self, &doc)?;
+        if !doc.grants.is_empty() {
+            // It tells of none so far.
+            about::write(self, &doc)?;
+        }
         Ok(made)
     }
 

@@ -93,8 +93,9 @@ impl Daemon {
     /// Removes what is left of a session that never came to be, or of one from the pool.
     pub(crate) async fn discard(self: &Arc<Self>, id: &str) {
         drop(self.engine.call(Request::Destroy { session: id.to_owned() }).await);
-        cowork_sys::ignore(self.book.catalogue.remove_session(id));
         drop(self.remove_folder(&self.folders.session(id)).await);
+        // Last, so that whoever is interrupted finds what is left.
+        cowork_sys::ignore(self.book.catalogue.remove_session(id));
     }
 
     /// A session that lives once has had its command.
