@@ -183,7 +183,8 @@ impl Daemon {
                 drop(self.stop(&session, "stopped", Some("the daemon was stopped")).await);
             }
         }
-        if self.live() == 0 && self.engine.keeper().is_some() {
+        if self.live() == 0 && self.engine.has_keeper() {
+            self.empty_trash().await;
             drop(self.engine.call(cowork_api::keeper::Request::Leave).await);
             for left in [self.folders.keeper(), self.folders.runtime.join("keeper.pid")] {
                 cowork_sys::ignore(rustix::fs::unlink(left));

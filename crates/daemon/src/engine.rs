@@ -120,6 +120,11 @@ impl Engine {
         self.current().and_then(|link| link.pid)
     }
 
+    /// Whether a keeper is spoken to.
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.current().is_some()
+    }
+
     fn current(&self) -> Option<Arc<Link>> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -173,6 +178,8 @@ impl Engine {
         let beside = std::env::current_exe().map_err(|error| failed(&error))?;
         let program = beside.with_file_name("cowork-keeper");
         let log = std::fs::File::create(&self.log).ok().map(OwnedFd::from);
+        // Better none than that of another keeper.
+        cowork_sys::ignore(rustix::fs::unlink(&self.pid));
         let child = cowork_sandbox::client::Link::launch(&program, &self.socket, log)
             .map_err(|error| failed(&error))?;
         std::fs::write(&self.pid, format!("{}\n", child.id())).map_err(|error| failed(&error))?;

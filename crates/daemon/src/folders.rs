@@ -28,7 +28,7 @@ impl Folders {
         make_private(&state)?;
         let runtime_lock = lock(&runtime)?;
         let lock = lock(&state)?;
-        for folder in ["sessions", "audit"] {
+        for folder in ["sessions", "audit", "trash"] {
             make(&state.join(folder))?;
         }
         Ok(Self { state, runtime, _lock: lock, _runtime_lock: runtime_lock })
@@ -37,6 +37,11 @@ impl Folders {
     /// The folder of a session.
     pub(crate) fn session(&self, id: &str) -> PathBuf {
         self.state.join("sessions").join(id)
+    }
+
+    /// Where what is to be removed lies until it is.
+    pub(crate) fn trash(&self) -> PathBuf {
+        self.state.join("trash")
     }
 
     /// The socket of the API.

@@ -42,6 +42,7 @@ impl Daemon {
             drop(self.engine.call(Request::Destroy { session: id }).await);
         }
         self.sweep_pool().await;
+        self.empty_trash().await;
         Ok(())
     }
 

@@ -64,12 +64,9 @@ impl Daemon {
         match leave {
             // Nothing in it was written by the session itself.
             Leave::Nothing if doc.spec.life == Life::Once => {
-                remove_tree(&folder).map_err(|error| {
-                    let sentence = format!("cannot remove the folder `{}`", folder.display());
-                    Trouble::host(sentence, error)
-                })
+                remove_tree(&folder).map_err(|error| cannot_remove(&folder, error))
             }
-            Leave::Nothing => self.remove_folder(&folder).await,
+            Leave::Nothing => self.throw_away(&folder).await,
             Leave::Outputs => {
                 for name in ["home", "about", "commands", "uploads"] {
                     self.remove_folder(&folder.join(name)).await?;
@@ -90,10 +87,33 @@ impl Daemon {
         self.engine.call(request).await.map(drop)
     }
 
+    /// Moves the folder of a session out of the way, in one step, and removes it. What cannot be
+    /// removed now is removed later.
+    async fn throw_away(self: &Arc<Self>, folder: &Path) -> Result<(), Trouble> {
+        let mut entropy = [0; 8];
+        rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| cannot_remove(folder, errno.into()))?;
+        let name = format!("{:016x}", u64::from_ne_bytes(entropy));
+        let thrown = self.folders.trash().join(name);
+        match std::fs::rename(folder, &thrown) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            outcome => outcome.map_err(|error| cannot_remove(folder, error))?,
+        }
+        drop(self.remove_folder(&thrown).await);
+        Ok(())
+    }
+
+    /// Removes what was thrown away and is still there.
+    pub(crate) async fn empty_trash(self: &Arc<Self>) {
+        for entry in std::fs::read_dir(self.folders.trash()).into_iter().flatten().flatten() {
+            drop(self.remove_folder(&entry.path()).await);
+        }
+    }
+
     /// Removes what is left of a session that never came to be, or of one from the pool.
     pub(crate) async fn discard(self: &Arc<Self>, id: &str) {
         drop(self.engine.call(Request::Destroy { session: id.to_owned() }).await);
-        drop(self.remove_folder(&self.folders.session(id)).await);
+        drop(self.throw_away(&self.folders.session(id)).await);
         // Last, so that whoever is interrupted finds what is left.
         cowork_sys::ignore(self.book.catalogue.remove_session(id));
     }
@@ -151,6 +171,10 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+fn cannot_remove(folder: &Path, error: std::io::Error) -> Trouble {
+    Trouble::host(format!("cannot remove the folder `{}`", folder.display()), error)
 }
 
 /// Removes a folder with everything in it; fine if it is not there.

@@ -38,6 +38,7 @@ pub(crate) async fn sample(daemon: Arc<Daemon>) {
                 daemon.keep_within_disk(&session, &usage).await;
             }
         }
+        daemon.empty_trash().await;
         drop(daemon.book.sync());
     }
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// What is acknowledged stays, whoever dies.
 pub(crate) fn faults(person: Person) {
-    let world = World::new(person, 24, true);
+    let world = World::new(person, 24).with_faults();
     let started = load::run(&world, || disturb(&world));
-    settle::settle(&world, started);
-    remains::check(world);
+    settle::settle(&world, &started);
+    remains::check(&world);
 }
 
 /// Kills one program after the other.

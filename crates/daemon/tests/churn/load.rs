@@ -32,10 +32,10 @@ impl Started {
 
 /// A hundred sessions in the hands of four clients.
 pub(crate) fn churn(person: Person) {
-    let world = World::new(person, 100, false);
+    let world = World::new(person, 100);
     let started = run(&world, || {});
-    settle::settle(&world, started);
-    remains::check(world);
+    settle::settle(&world, &started);
+    remains::check(&world);
 }
 
 /// Runs the clients, and something besides them, until the time is over; what they started and did

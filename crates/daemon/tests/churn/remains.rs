@@ -1,6 +1,6 @@
 //! After the end: nothing is left, and the record is whole.
 
-use crate::look::{groups_of, names, processes};
+use crate::look::{groups_of, names, processes, until};
 use crate::site::lock;
 use crate::world::World;
 use cowork_audit::{Filter, Record};
@@ -11,7 +11,7 @@ use std::path::Path;
 const STAYS: [&str; 4] = ["coworkd.lock", "coworkd.log", "keeper.log", "said"];
 
 /// Lets the daemon leave, and looks for what it left.
-pub(crate) fn check(world: World) {
+pub(crate) fn check(world: &World) {
     let keeper = world.site.keeper();
     world.site.leave();
     let state = world.site.state().to_path_buf();
@@ -23,9 +23,8 @@ pub(crate) fn check(world: World) {
         }
     }
     if let Some(keeper) = keeper {
-        if keeper.exists() {
-            world.complain("the keeper is left".to_owned());
-        }
+        // It answers before it leaves.
+        until("the keeper is gone", || !keeper.exists());
         let groups = groups_of(&keeper);
         if !groups.is_empty() {
             world.complain(format!("control groups are left: {groups:?}"));
@@ -42,7 +41,7 @@ pub(crate) fn check(world: World) {
     if !strange.is_empty() {
         world.complain(format!("files of the daemon are left: {strange:?}"));
     }
-    check_record(&world, &state.join("audit"));
+    check_record(world, &state.join("audit"));
     world.judge();
 }
 
@@ -85,6 +84,10 @@ fn check_record(world: &World, folder: &Path) {
     }
     for id in made.iter().filter(|id| !ids.contains(id) || !removed.contains(id)) {
         world.complain(format!("the record of {id} is not complete"));
+    }
+    let failed = of("session.failed");
+    for id in ids.iter().filter(|id| !removed.contains(id) && !failed.contains(id)) {
+        world.complain(format!("the record does not say what became of {id}"));
     }
     for (command, balance) in commands(&records) {
         if balance != (1, 1) {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Checks every session and every command that is left, and removes them.
-pub(crate) fn settle(world: &World, started: Vec<Started>) {
+pub(crate) fn settle(world: &World, started: &[Started]) {
     let mut caller = Caller::new(world);
     let sessions = lock(&world.sessions).clone();
     println!("{} sessions are left, {} commands to look at", sessions.len(), started.len());
@@ -24,7 +24,7 @@ pub(crate) fn settle(world: &World, started: Vec<Started>) {
             known.leaving.store(true, std::sync::atomic::Ordering::SeqCst);
         }
     }
-    for started in &started {
+    for started in started {
         until("the command has ended", || examine(&mut caller, started));
     }
     for session in world.site.sessions() {

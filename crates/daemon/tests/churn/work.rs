@@ -24,13 +24,18 @@ impl Work {
         }
     }
 
-    /// The line of the shell.
+    /// The line of the shell. Each is one process: a shell says on standard error that a child of
+    /// its was ended.
     pub(crate) fn line(self) -> &'static str {
         match self {
-            Self::Small => "seq 1 40; seq 101 140 >&2",
-            Self::Large => "seq 1000000 1012499; seq 2000000 2012499 >&2",
+            Self::Small => "printf '%s\\n' {1..40}; printf '%s\\n' {101..140} >&2",
+            Self::Large => {
+                "printf '%s\\n' {1000000..1012499}; printf '%s\\n' {2000000..2012499} >&2"
+            }
             Self::Slow => {
-                "for i in $(seq 1 40); do echo $i; echo $((100 + i)) >&2; sleep 0.025; done"
+                "exec /usr/bin/python3 -uc 'import os, time\n\
+                 for i in range(1, 41):\n \
+                 os.write(1, b\"%d\\n\" % i); os.write(2, b\"%d\\n\" % (100 + i)); time.sleep(0.025)'"
             }
         }
     }
@@ -59,14 +64,17 @@ impl Work {
         for (found, wanted) in found.iter().zip(self.streams()) {
             let whole = !by_itself || found.len() == wanted.len();
             if !whole || !wanted.as_bytes().starts_with(found) {
-                return Err(format!("{} of {} bytes, or others", found.len(), wanted.len()));
+                let end = found.len().saturating_sub(120);
+                let end = String::from_utf8_lossy(&found[end..]).into_owned();
+                let (found, wanted) = (found.len(), wanted.len());
+                return Err(format!("{found} of {wanted} bytes, or others, at the end {end:?}"));
             }
         }
         Ok(())
     }
 }
 
-/// What `seq` writes.
+/// Numbers, each in a line.
 fn count(first: u32, last: u32) -> String {
     (first..=last).fold(String::new(), |mut text, number| {
         writeln!(text, "{number}").expect("memory suffices");

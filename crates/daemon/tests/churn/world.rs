@@ -86,7 +86,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(person: Person, most: usize, faulty: bool) -> Self {
+    pub(crate) fn new(person: Person, most: usize) -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let seconds = number("COWORK_CHURN_SECONDS").unwrap_or(SECONDS);
         let seed = number("COWORK_CHURN_SEED").unwrap_or_else(random);
@@ -99,7 +99,7 @@ impl World {
         Self {
             folders: folders.collect(),
             site: Site::with(person, &["--stay"]),
-            faulty,
+            faulty: false,
             most,
             until: Instant::now() + Duration::from_secs(seconds),
             seed,
@@ -108,6 +108,11 @@ impl World {
             answers: Mutex::default(),
             wrong: Mutex::default(),
         }
+    }
+
+    /// The same, where programs are killed.
+    pub(crate) fn with_faults(self) -> Self {
+        Self { faulty: true, ..self }
     }
 
     pub(crate) fn goes_on(&self) -> bool {

@@ -13,7 +13,8 @@ use cowork_testbed::{Folder, Person};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 for_everyone!(
     killed_while_sessions_are_made_and_removed,
@@ -23,21 +24,46 @@ for_everyone!(
     killed_while_a_session_is_paused_stopped_and_started,
 );
 
-/// Does something over and over in another thread, and kills and starts the daemon meanwhile.
-fn under_fire(site: &Site, kills: u32, work: impl Fn(&AtomicBool) + Sync) {
-    let over = AtomicBool::new(false);
+/// What whoever works while the daemon is killed needs to know, and tells.
+#[derive(Default)]
+struct Fire {
+    over: AtomicBool,
+    done: AtomicU32,
+}
+
+impl Fire {
+    fn goes_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a call was answered; if not, waits a moment before the next.
+    fn note(&self, answered: bool) {
+        if answered {
+            self.done.fetch_add(1, Ordering::Relaxed);
+        } else {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Does something over and over in another thread, and kills and starts the daemon meanwhile: so
+/// often, or on a slow machine more often, until something was done at all.
+fn under_fire(site: &Site, kills: u32, work: impl Fn(&Fire) + Sync) {
+    const ENOUGH: u32 = 10;
+    let fire = Fire::default();
     let mut chance = Chance::new();
     std::thread::scope(|scope| {
-        let busy = scope.spawn(|| work(&over));
-        for _ in 0..kills {
-            chance.sleep(150_000);
+        let busy = scope.spawn(|| work(&fire));
+        let mut count = 0;
+        while !busy.is_finished()
+            && (count < kills || (fire.done.load(Ordering::Relaxed) < ENOUGH && count < 10 * kills))
+        {
+            chance.sleep(300_000);
             site.kill();
             site.start();
-            if busy.is_finished() {
-                break;
-            }
+            count += 1;
         }
-        over.store(true, Ordering::Relaxed);
+        fire.over.store(true, Ordering::Relaxed);
         busy.join().expect("the other thread does not fail");
     });
 }
@@ -52,22 +78,15 @@ fn answered(answer: Result<Value, HttpError>) -> Option<Value> {
     }
 }
 
-/// Waits a moment if there was no answer.
-fn breathe(known: bool) {
-    if !known {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-}
-
 fn killed_while_sessions_are_made_and_removed(person: Person) {
     let site = Site::new(person);
     let made: Mutex<BTreeSet<String>> = Mutex::default();
     let removed: Mutex<BTreeSet<String>> = Mutex::default();
     // Asked for, and nobody said what became of it.
     let doubtful: Mutex<BTreeSet<String>> = Mutex::default();
-    under_fire(&site, 10, |over| {
+    under_fire(&site, 10, |fire| {
         let mut chance = Chance::new();
-        while !over.load(Ordering::Relaxed) {
+        while fire.goes_on() {
             let some = lock(&made).first().cloned();
             match some {
                 Some(id) if chance.below(2) == 0 => {
@@ -75,7 +94,7 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
                     let gone = site.ask(Method::Delete, format!("/v1/sessions/{id}"), None);
                     let known = answered(gone).is_some();
                     lock(if known { &removed } else { &doubtful }).insert(id);
-                    breathe(known);
+                    fire.note(known);
                 }
                 _ => {
                     let new = answered(site.ask(Method::Post, "/v1/sessions", Some(&json!({}))));
@@ -84,14 +103,14 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
                         assert_eq!(session.state, State::Ready);
                         lock(&made).insert(session.id);
                     }
-                    breathe(new.is_some());
+                    fire.note(new.is_some());
                 }
             }
         }
     });
     let (made, removed, doubtful) = (lock(&made), lock(&removed), lock(&doubtful));
     println!("{} made, {} removed, {} in doubt", made.len(), removed.len(), doubtful.len());
-    assert!(made.len() + removed.len() >= 5, "nothing happened");
+    assert!(made.len() + removed.len() + doubtful.len() >= 5, "nothing happened");
     let listed: BTreeMap<String, Session> =
         site.sessions().into_iter().map(|session| (session.id.clone(), session)).collect();
     for id in made.iter() {
@@ -121,7 +140,8 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
 #[track_caller]
 fn check_nothing_orphaned(site: &Site) {
     let place = format!("/{}/sessions/", name_of(site.state()));
-    until("everything belongs to something", || {
+    let end = Instant::now() + crate::look::PATIENCE;
+    loop {
         let pooled = usize::try_from(site.info().expect("it answers").pooled).expect("it is small");
         let sessions = site.sessions();
         let live: BTreeSet<&str> = sessions
@@ -140,12 +160,21 @@ fn check_nothing_orphaned(site: &Site) {
                 Some(rest.split('/').next()?.to_owned())
             })
             .collect();
-        let spare = running.iter().filter(|id| !live.contains(id.as_str())).count();
+        let of = |ids: &BTreeSet<&str>, id: &String| ids.contains(id.as_str());
+        let spare: Vec<&String> = running.iter().filter(|id| !of(&live, id)).collect();
         let folders = names(&site.state().join("sessions"));
-        let strange = folders.iter().filter(|id| !all.contains(id.as_str())).count();
-        let whole = live.iter().all(|id| running.contains(*id));
-        whole && spare == pooled && strange == pooled
-    });
+        let strange: Vec<&String> = folders.iter().filter(|id| !of(&all, id)).collect();
+        let missing: Vec<&&str> = live.iter().filter(|id| !running.contains(**id)).collect();
+        if missing.is_empty() && spare.len() == pooled && strange.len() == pooled {
+            return;
+        }
+        assert!(
+            Instant::now() < end,
+            "sandboxes of nobody: {spare:?}; folders of nobody: {strange:?}; sessions without \
+             sandbox: {missing:?}; {pooled} pooled"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn killed_while_folders_come_and_go(person: Person) {
@@ -154,10 +183,10 @@ fn killed_while_folders_come_and_go(person: Person) {
     let folders: Vec<Folder> = (0..4).map(|_| Folder::new(person, "folder")).collect();
     // What is known of each folder: granted with an access, not granted, or in doubt.
     let known: Mutex<BTreeMap<String, Option<Option<Access>>>> = Mutex::default();
-    under_fire(&site, 12, |over| {
+    under_fire(&site, 12, |fire| {
         let mut chance = Chance::new();
         let mut index = 0;
-        while !over.load(Ordering::Relaxed) {
+        while fire.goes_on() {
             index = (index + 1) % folders.len();
             let name = format!("folder-{index}");
             let before = lock(&known).get(&name).copied();
@@ -188,7 +217,7 @@ fn killed_while_folders_come_and_go(person: Person) {
                     None
                 }
             };
-            breathe(state.is_some());
+            fire.note(state.is_some());
             lock(&known).insert(name, state);
         }
     });
@@ -224,16 +253,16 @@ fn killed_while_commands_start_and_end(person: Person) {
     let work = Folder::new(person, "work");
     let room = site.room(&json!({ "grants": [{ "path": work.path(), "name": "work" }] }));
     let started: Mutex<BTreeMap<String, Option<u32>>> = Mutex::default();
-    under_fire(&site, 12, |over| {
+    under_fire(&site, 12, |fire| {
         let mut index = 0;
-        while !over.load(Ordering::Relaxed) {
+        while fire.goes_on() {
             index += 1;
             let token = format!("token-{index}-");
             let line = format!("echo {token} >> mnt/work/log; exit {}", index % 200);
             let body = json!({ "argv": ["bash", "-c", line] });
             let answer = answered(site.ask(Method::Post, room.at("/commands"), Some(&body)));
             let number = answer.map(|answer| typed::<Command>(answer).number);
-            breathe(number.is_some());
+            fire.note(number.is_some());
             lock(&started).insert(token, number);
         }
     });
@@ -295,18 +324,14 @@ fn killed_while_output_comes(person: Person) {
     }));
     // Somebody follows it, and takes it up again where it broke off.
     let followed = Mutex::new(Vec::new());
-    under_fire(&site, 8, |over| {
-        while !over.load(Ordering::Relaxed) {
+    under_fire(&site, 8, |fire| {
+        while fire.goes_on() {
             let from = lock(&followed).len();
-            let mut line = match std::panic::catch_unwind(|| {
-                Line::attach(room, numbers[0], &from.to_string())
-            }) {
-                Ok(line) => line,
-                Err(_) => {
-                    breathe(false);
-                    continue;
-                }
+            let Ok(mut line) = Line::try_attach(room, numbers[0], &from.to_string()) else {
+                fire.note(false);
+                continue;
             };
+            fire.note(true);
             while let Ok(Some((channel, bytes))) = line.frame() {
                 use cowork_client::stream::ChannelId;
                 if matches!(channel, ChannelId::Stdout | ChannelId::Stderr) {
@@ -343,20 +368,23 @@ fn killed_while_a_session_is_paused_stopped_and_started(person: Person) {
     let room = site.room(&json!({ "grants": [{ "path": work.path(), "name": "work" }] }));
     assert_eq!(room.run("echo kept > file").code, 0);
     let last: Mutex<Option<State>> = Mutex::default();
-    under_fire(&site, 10, |over| {
+    under_fire(&site, 10, |fire| {
         let mut chance = Chance::new();
-        while !over.load(Ordering::Relaxed) {
+        while fire.goes_on() {
             let verbs = ["pause", "resume", "stop", "start"];
             let verb = verbs[usize::try_from(chance.below(4)).expect("it is small")];
             let answer = site.ask(Method::Post, room.at(&format!("/{verb}")), Some(&json!({})));
             match answer {
-                Ok(session) => *lock(&last) = Some(typed::<Session>(session).state),
+                Ok(session) => {
+                    fire.note(true);
+                    *lock(&last) = Some(typed::<Session>(session).state);
+                }
                 // What does not fit its state is refused, and changes nothing.
                 Err(HttpError::Problem(problem)) => assert_eq!(problem.status, 409, "{problem:?}"),
                 Err(error) => {
                     answered(Err(error));
                     *lock(&last) = None;
-                    breathe(false);
+                    fire.note(false);
                 }
             }
         }

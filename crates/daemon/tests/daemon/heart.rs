@@ -52,7 +52,7 @@ fn sessions_come_back_after_the_keeper_is_killed(person: Person) {
     };
     until("both are back", || back(one) && back(two));
     assert!(killed.elapsed() < Duration::from_secs(5), "it took {:?}", killed.elapsed());
-    assert!(!before.exists(), "the old one is gone");
+    until("the old one is gone", || !before.exists());
     assert_ne!(site.keeper().expect("there is a new one"), keeper);
     assert_eq!(stopped.state(), State::Stopped);
     is_interrupted(&one.command(number));
@@ -83,7 +83,7 @@ fn only_the_session_whose_init_is_killed_is_made_again(person: Person) {
             shown.state == State::Ready
                 && shown.sandbox.is_some_and(|sandbox| sandbox.restarts == restarts)
         });
-        assert!(!init.exists());
+        until("the old one is gone", || !init.exists());
         assert_eq!(one.run("cat file").text(), "kept\n");
     }
     is_interrupted(&one.command(first));
@@ -144,7 +144,7 @@ fn who_hangs_is_made_again_and_who_is_paused_is_not(person: Person) {
     assert!((Duration::from_secs(4)..Duration::from_secs(14)).contains(&took), "it took {took:?}");
     is_interrupted(&hung.command(in_hung));
     assert_eq!(hung.run("cat file").text(), "kept\n");
-    assert!(!before[0].exists());
+    until("the old one is gone", || !before[0].exists());
     let missed: Vec<u64> = site
         .events(&[("session", hung.id()), ("type", "session.heartbeat")])
         .iter()

@@ -2,11 +2,11 @@
 
 use crate::look::PATIENCE;
 use crate::room::Room;
-use cowork_client::http::{Attached, Method, Request};
+use cowork_client::http::{Attached, Client, HttpError, Method, Request};
 use cowork_client::stream::{ChannelId, FromDaemon, HEADER, ToDaemon, header, parse};
 use cowork_client::types::Command;
 use serde_json::Value;
-use std::io::{Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
 
 /// An attachment.
@@ -42,8 +42,18 @@ impl Line {
     /// Attaches to a command that runs.
     #[track_caller]
     pub(crate) fn attach(room: Room<'_>, number: u32, from: &str) -> Self {
+        Self::try_attach(room, number, from).expect("it runs")
+    }
+
+    /// Attaches to a command, if it runs and the daemon does.
+    pub(crate) fn try_attach(
+        room: Room<'_>,
+        number: u32,
+        from: &str,
+    ) -> std::result::Result<Self, HttpError> {
         let target = room.at(&format!("/commands/{number}/attach?from={from}"));
-        Self::new(room.site.client().upgrade(Request::get(target)).expect("it runs"))
+        let mut client = Client::connect(&room.site.socket())?;
+        client.upgrade(Request::get(target)).map(Self::new)
     }
 
     /// Sends input; nothing for its end.
@@ -75,8 +85,10 @@ impl Line {
         while self.read.len() < length {
             let mut piece = [0; 64 * 1024];
             let read = self.stream.read(&mut piece)?;
+            if read == 0 && !self.read.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
             if read == 0 {
-                assert!(self.read.is_empty(), "a frame is broken off");
                 return Ok(None);
             }
             self.read.extend(&piece[..read]);
@@ -90,8 +102,10 @@ impl Line {
         let Some(head) = self.exact(HEADER)? else { return Ok(None) };
         let head: [u8; HEADER] = head.try_into().expect("it is as long");
         let (channel, length) = parse(head).expect("it is a frame");
-        let contents = self.exact(length)?.expect("a frame is whole");
-        Ok(Some((channel, contents)))
+        match self.exact(length)? {
+            Some(contents) => Ok(Some((channel, contents))),
+            None => Err(ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Hears until the end.

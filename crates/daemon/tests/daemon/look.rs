@@ -74,9 +74,16 @@ pub(crate) fn processes() -> Vec<i32> {
 /// Processes with a mount from below a place of the host, named by a part of its path.
 #[must_use]
 pub(crate) fn holders(place: &str) -> Vec<Process> {
+    holders_of_any(&[place.to_owned()])
+}
+
+/// The same for any of several places.
+#[must_use]
+pub(crate) fn holders_of_any(places: &[String]) -> Vec<Process> {
     let held = |pid: &i32| {
         let mounts = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        String::from_utf8_lossy(&mounts).contains(place)
+        let mounts = String::from_utf8_lossy(&mounts);
+        places.iter().any(|place| mounts.contains(place.as_str()))
     };
     processes().into_iter().filter(held).filter_map(Process::look).collect()
 }

@@ -43,6 +43,8 @@ mod site;
 mod streams;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod trouble;
 
 /// Makes a test of each function for each person.
 macro_rules! for_everyone {

@@ -1,7 +1,7 @@
 //! A daemon of a test's own, with folders of its own: started, killed and started again, and at the
 //! end asked to leave and checked for what it leaves.
 
-use crate::look::{PATIENCE, Process, groups_of, holders, names, until};
+use crate::look::{PATIENCE, Process, groups_of, holders_of_any, names, until};
 use cowork_client::http::{Client, HttpError, Method, Request};
 use cowork_client::types::{Event, Info, Page, Problem, Record, Session, Verified};
 use cowork_client::uri::Query;
@@ -24,7 +24,7 @@ pub(crate) struct Site {
     runtime: Folder,
     state: PathBuf,
     /// Present unless the state lies somewhere of the test's choice.
-    _state: Option<Folder>,
+    own: Option<Folder>,
     arguments: Vec<String>,
     daemon: Arc<Mutex<Option<Child>>>,
     keepers: Mutex<BTreeSet<Process>>,
@@ -72,7 +72,7 @@ impl Site {
             person,
             runtime,
             state,
-            _state: folder,
+            own: folder,
             arguments: arguments.iter().map(ToString::to_string).collect(),
             daemon,
             keepers: Mutex::default(),
@@ -144,6 +144,22 @@ impl Site {
             child.kill().expect("it is ours");
             child.wait().expect("it is ours");
         }
+    }
+
+    /// Asks the daemon to end by a signal.
+    pub(crate) fn terminate(&self) {
+        self.note_keeper();
+        let pid = lock(&self.daemon).as_ref().map(std::process::Child::id);
+        let pid = pid.and_then(|pid| i32::try_from(pid).ok()).expect("there is a daemon");
+        Process::look(pid).expect("it runs").signal(Signal::TERM);
+    }
+
+    /// The exit status of the daemon, if it has ended by itself.
+    pub(crate) fn try_end(&self) -> Option<i32> {
+        let mut daemon = lock(&self.daemon);
+        let code = daemon.as_mut()?.try_wait().expect("it is ours")?.code();
+        *daemon = None;
+        code
     }
 
     /// Waits until the daemon has ended by itself.
@@ -299,9 +315,14 @@ impl Site {
     fn check_nothing_left(&self) {
         let said = self.said();
         assert!(!said.contains("panicked"), "{said}");
-        let state = self.state.to_string_lossy().into_owned();
-        let name = state.rsplit('/').next().unwrap_or(&state).to_owned();
-        let left = holders(&format!("/{name}/sessions"));
+        let name = self.state.file_name().unwrap_or_default().to_string_lossy();
+        let mut places = vec![format!("/{name}/sessions")];
+        if self.own.is_none() {
+            // On a file system of its own its place on the host cannot be told from a mount.
+            let ids = names(&self.state.join("sessions"));
+            places.extend(ids.into_iter().map(|id| format!("/sessions/{id}/")));
+        }
+        let left = holders_of_any(&places);
         assert!(left.is_empty(), "processes that see the state folder are left: {left:?}");
         for keeper in lock(&self.keepers).iter() {
             until("the keeper is gone", || !keeper.exists());

@@ -70,9 +70,14 @@ pub(super) struct Keeper {
     clients: Clients,
     pub(super) sessions: Register,
     pub(super) errands: Errands,
+    /// When cgroups of a keeper that was killed are tried again, whose processes were still ending.
+    sweep_at: Option<Instant>,
     /// Whether a client asked the keeper to leave.
     pub(super) stay: Stay,
 }
+
+/// Time between two tries to remove what a killed keeper left.
+const SWEEP: Duration = Duration::from_millis(100);
 
 /// Whether the keeper goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +105,7 @@ pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
     let own_process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .step(|| "open a handle on the keeper".into())?;
     let cgroups = Cgroups::find();
-    cgroups.sweep();
+    let swept = cgroups.sweep() == 0;
     let mut grounds = Grounds::make(&proof).map_err(|failed| survey::explain_grounds(&failed));
     let init = match &mut grounds {
         Ok(grounds) => {
@@ -131,6 +136,7 @@ pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
         watch,
         sessions: Register::default(),
         errands: Errands::default(),
+        sweep_at: (!swept).then(|| Instant::now() + SWEEP),
         stay: Stay::On,
     };
     keeper.serve()?;
@@ -170,7 +176,12 @@ impl Keeper {
             if leave_at.is_some_and(|at| at <= Instant::now()) {
                 return Ok(());
             }
-            let next = [leave_at, self.sessions.next_deadline()].into_iter().flatten().min();
+            if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
+                let swept = self.cgroups.sweep() == 0;
+                self.sweep_at = (!swept).then(|| Instant::now() + SWEEP);
+            }
+            let next = [leave_at, self.sessions.next_deadline(), self.sweep_at];
+            let next = next.into_iter().flatten().min();
             let longest = next.map(|at| at.saturating_duration_since(Instant::now()));
             for ready in self.watch.wait(longest)? {
                 self.attend(ready);

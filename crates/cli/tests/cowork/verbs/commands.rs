@@ -94,13 +94,13 @@ fn signals_reach_the_command(person: Person) {
         );
         let mut child = desk.spawn(&["exec", id, "--", "sh", "-c", &line]);
         until("it waits", || desk.work.read(name).is_some());
-        send(&child, signal);
-        assert_eq!(wait(&mut child), code);
+        send(&child.0, signal);
+        assert_eq!(wait(&mut child.0), code);
     }
     let mut child = desk.spawn(&["exec", id, "--", "sh", "-c", "touch mnt/work/on; sleep 1000"]);
     until("it waits", || desk.work.read("on").is_some());
-    send(&child, Signal::TERM);
-    assert_eq!(wait(&mut child), 128 + 15);
+    send(&child.0, Signal::TERM);
+    assert_eq!(wait(&mut child.0), 128 + 15);
 }
 
 fn commands_run_beside_each_other(person: Person) {
@@ -117,7 +117,7 @@ fn commands_run_beside_each_other(person: Person) {
     assert_eq!(status["running"].as_array().map(Vec::len), Some(5), "{status}");
     assert_eq!(status["state"], "running");
     desk.work.write("go", "");
-    let codes: Vec<i32> = children.iter_mut().map(wait).collect();
+    let codes: Vec<i32> = children.iter_mut().map(|child| wait(&mut child.0)).collect();
     assert_eq!(codes, [1, 2, 3, 4, 5]);
     assert_eq!(desk.state(id), "ready");
 }
@@ -135,6 +135,6 @@ fn a_command_is_told_in_lines(person: Person) {
         .collect();
     assert!(lines.len() >= 3, "{lines:?}");
     let whole = said.text();
-    assert!(whole.starts_with("{") && whole.contains("started") && whole.contains("out\\n"));
+    assert!(whole.starts_with('{') && whole.contains("started") && whole.contains("out\\n"));
     assert!(whole.lines().last().is_some_and(|line| line.contains("ended")), "{whole}");
 }

@@ -1,8 +1,9 @@
 //! `pause`, `resume`, `cancel`, `set`, `usage`: sessions and commands under control.
 
-use super::{Desk, id};
+use super::{Desk, id, text};
 use crate::support::{Process, for_everyone, inside, until};
 use cowork_testbed::Person;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 for_everyone!(
@@ -126,6 +127,33 @@ fn children(desk: &Desk, id: &str) -> usize {
     number
 }
 
+/// A limit of a session, as it is told.
+#[track_caller]
+fn limit(desk: &Desk, id: &str, name: &str) -> Value {
+    let limits = desk.json(&["status", "--json", id])["limits"].clone();
+    let found = limits.as_array().and_then(|all| all.iter().find(|limit| limit["limit"] == name));
+    found.unwrap_or_else(|| panic!("{name} in {limits}")).clone()
+}
+
+/// Raises the number of processes: while it runs if a control group counts them, else between its
+/// runs, as the refusal says.
+#[track_caller]
+fn raised(desk: &Desk, id: &str) {
+    let arguments = ["set", id, "--processes", "100"];
+    if text(&limit(desk, id, "processes")["means"]).contains("cgroup") {
+        assert_eq!(desk.good(&arguments), "");
+        return;
+    }
+    let sentence = "cowork: the limit on processes cannot be raised while the session runs\n  \
+                    because: Operation not permitted (os error 1)\n  hint: stop and start the \
+                    session\n";
+    desk.refused(&arguments, 1, sentence);
+    assert_eq!(limit(desk, id, "processes")["value"], "20", "nothing has changed");
+    desk.good(&["stop", id]);
+    assert_eq!(desk.good(&arguments), "");
+    desk.good(&["start", id]);
+}
+
 fn limits_change_while_it_runs(person: Person) {
     let desk = Desk::new(person);
     let id = &id("limited", person);
@@ -134,7 +162,7 @@ fn limits_change_while_it_runs(person: Person) {
     assert_eq!(desk.good(&["set", id, "--processes", "20"]), "");
     let few = children(&desk, id);
     assert!((1..20).contains(&few), "{few}");
-    assert_eq!(desk.good(&["set", id, "--processes", "100"]), "");
+    raised(&desk, id);
     assert_eq!(children(&desk, id), 60);
     assert_eq!(desk.good(&["set", id, "--open-files", "64"]), "");
     assert_eq!(desk.sh(id, "ulimit -n").good(), "64\n");
@@ -144,12 +172,8 @@ fn limits_change_while_it_runs(person: Person) {
     assert!(full.err.contains("No space left on device"), "{} {}", full.code, full.err);
     assert_eq!(desk.good(&["set", id, "--scratch", "64M"]), "");
     desk.sh(id, write).good();
-    let limits = desk.json(&["status", "--json", id])["limits"].clone();
-    let limit = |name: &str| {
-        let limits = limits.as_array().expect("it is a list");
-        limits.iter().find(|limit| limit["limit"] == name).expect("it is listed")["value"].clone()
-    };
-    assert_eq!((limit("open files"), limit("scratch")), ("64".into(), "64M".into()));
+    assert_eq!(limit(&desk, id, "open files")["value"], "64");
+    assert_eq!(limit(&desk, id, "scratch")["value"], "64M");
     let few = desk.say(&["set", id, "--processes", "0"]);
     assert_ne!(few.code, 0);
     assert!(!few.err.is_empty());
@@ -168,13 +192,17 @@ fn usage_is_measured(person: Person) {
     let usage = desk.json(&["usage", "--json", id]);
     let number = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("{name} in {usage}"));
     assert!(number("processes") >= 2, "{usage}");
-    assert!(number("wall_ms") > 0, "{usage}");
+    for name in ["wall_ms", "cpu_us", "memory", "memory_peak"] {
+        assert!(number(name) > 0, "{name} in {usage}");
+    }
     let table = desk.good(&["usage", id]);
     assert!(table.starts_with("SESSION "), "{table}");
     assert!(table.lines().nth(1).is_some_and(|line| line.starts_with(id.as_str())), "{table}");
-    until("the disk is measured", || {
-        let usage = desk.json(&["usage", "--json", id]);
-        usage.to_string().contains("disk") && desk.good(&["usage", id]).contains("4.8M")
+    let disk = |usage: &Value| usage["disk"].as_u64().is_some_and(|bytes| bytes >= 5_000_000);
+    until("the disk is measured", || disk(&desk.json(&["usage", "--json", id])));
+    until("it is measured over time", || {
+        let history = desk.json(&["usage", "--history", "--json", id]);
+        history.as_array().is_some_and(|all| all.iter().any(disk))
     });
     assert!(desk.good(&["usage"]).contains(id.as_str()));
 }

@@ -1,6 +1,6 @@
 //! The session named `default`, in its short forms. One test: there is only one such session.
 
-use super::Desk;
+use super::{Desk, is_there};
 use crate::support::{finish, for_everyone};
 use cowork_testbed::Person;
 
@@ -9,10 +9,15 @@ for_everyone!(the_default_session_has_short_forms);
 fn the_default_session_has_short_forms(person: Person) {
     let desk = Desk::apart(person);
     let none = "cowork: there is no session `default`\n  hint: run `cowork init` first\n";
-    for verb in ["status", "stop", "start", "delete", "logs", "pause"] {
+    for verb in ["stop", "start", "delete", "logs", "pause"] {
         desk.refused(&[verb], 1, none);
     }
     desk.refused(&["exec", "true"], 125, none);
+    let daemon = desk.good(&["status"]);
+    assert!(
+        daemon.starts_with("daemon  running\n") && daemon.contains("`cowork init`"),
+        "{daemon}"
+    );
     desk.refused(&["shell"], 125, none);
 
     let home = cowork_testbed::Folder::new(person, "someone");
@@ -58,6 +63,6 @@ fn the_default_session_has_short_forms(person: Person) {
 
     assert_eq!(desk.good(&["delete"]), "");
     assert_eq!(desk.ids(), Vec::<String>::new());
-    assert!(workspace.join("file").exists(), "the workspace is the user's");
+    assert!(is_there(workspace.join("file")), "the workspace is the user's");
     desk.refused(&["delete"], 1, none);
 }

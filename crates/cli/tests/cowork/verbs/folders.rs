@@ -1,6 +1,6 @@
 //! `grant`, `revoke`, `requests`, `decide`: folders that come and go while a session runs.
 
-use super::{Desk, id, text};
+use super::{Desk, asleep, id, text};
 use crate::support::{for_everyone, until};
 use cowork_testbed::{Folder, Person, SECRET};
 use serde_json::Value;
@@ -87,7 +87,7 @@ fn who_holds_on_to_a_folder_is_killed_and_named(person: Person) {
 
     desk.good(&["grant", id, &format!("{}=data", show(&data))]);
     desk.start(id, "cd mnt/data; touch again; exec sleep 1002");
-    until("one is in it", || data.read("again").is_some());
+    asleep(&desk, "1002");
     let said = desk.good(&["revoke", id, "data"]);
     let start = "1 process held on to the folder and had to be killed:\n  ";
     assert!(said.starts_with(start), "{said}");

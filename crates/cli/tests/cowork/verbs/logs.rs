@@ -29,14 +29,14 @@ fn output_is_kept_and_followed(person: Person) {
     assert_eq!(desk.state(id), "running");
     let mut child = desk.spawn(&["logs", "--follow", id]);
     let mut first = [0; 6];
-    let mut output = child.stdout.take().expect("it is a pipe");
+    let mut output = child.0.stdout.take().expect("it is a pipe");
     output.read_exact(&mut first).expect("it follows");
     assert_eq!(&first, b"first\n");
-    assert_eq!(child.try_wait().expect("it is our child"), None, "it waits for more");
+    assert_eq!(child.0.try_wait().expect("it is our child"), None, "it waits for more");
     desk.work.write("go", "");
     let mut rest = String::new();
     output.read_to_string(&mut rest).expect("it is text");
-    assert_eq!((rest.as_str(), wait(&mut child)), ("second\n", 0));
+    assert_eq!((rest.as_str(), wait(&mut child.0)), ("second\n", 0));
     assert_eq!(desk.good(&["logs", id]), "first\nsecond\n");
     let attached = desk.say(&["attach", "--from", "0", id, "1"]);
     assert_eq!((attached.code, attached.text()), (4, "first\nsecond\n"), "{}", attached.err);

@@ -15,7 +15,7 @@ mod record;
 mod sessions;
 mod transfer;
 
-use crate::support::{Ran, cowork, finish};
+use crate::support::{Process, Ran, cowork, finish, inside, until};
 use cowork_testbed::{Folder, Person};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -111,10 +111,10 @@ impl Desk {
     }
 
     /// Starts `cowork` and does not wait for its end.
-    fn spawn(&self, arguments: &[&str]) -> Child {
+    fn spawn(&self, arguments: &[&str]) -> Started {
         let mut command = self.command(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.spawn().expect("the program is there")
+        Started(command.spawn().expect("the program is there"))
     }
 
     /// The state of a session.
@@ -144,6 +144,33 @@ impl Drop for Desk {
             drop(self.command(&["daemon", "--stop"]).output());
         }
     }
+}
+
+/// A `cowork` that runs; it is killed if the test does not see its end.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The processes in the session of a desk's folder, once one of them sleeps for a number of seconds.
+#[track_caller]
+fn asleep(desk: &Desk, seconds: &str) -> Vec<Process> {
+    let line = format!("sleep\0{seconds}\0");
+    let mut found = Vec::new();
+    until("it sleeps", || {
+        found = inside(desk.work.path());
+        found.iter().any(|process| process.file("cmdline") == line)
+    });
+    found
+}
+
+/// Whether something has a name on the host, be it a link that leads nowhere.
+fn is_there(path: impl AsRef<Path>) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
 }
 
 /// A text in a document.

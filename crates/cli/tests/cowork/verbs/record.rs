@@ -91,7 +91,7 @@ fn records_are_exported(person: Person) {
 fn recorded(person: Person) -> (Desk, std::path::PathBuf) {
     let desk = Desk::apart(person);
     desk.make("tampered", &[]);
-    desk.sh("tampered", "exit 3");
+    assert_eq!(desk.sh("tampered", "exit 3").code, 3);
     let verified = desk.good(&["audit", "verify"]);
     assert!(verified.starts_with("whole: ") && verified.contains(" in 1 file\n"), "{verified}");
     desk.good(&["daemon", "--stop"]);
@@ -120,11 +120,8 @@ fn a_changed_record_is_found(person: Person) {
 fn a_removed_record_is_found(person: Person) {
     let (desk, file) = recorded(person);
     let text = std::fs::read_to_string(&file).expect("records are text");
-    let kept: String = text
-        .lines()
-        .filter(|line| !line.contains("\"code\":3"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let whole = |line: &&str| !line.contains("\"code\":3");
+    let kept: String = text.split_inclusive('\n').filter(whole).collect();
     assert_ne!(kept, text);
     std::fs::write(&file, kept).expect("tests run as root");
     let found = desk.say(&["audit", "verify"]);
@@ -137,7 +134,7 @@ fn events_are_shown_as_they_happen(person: Person) {
     let id = &id("happens", person);
     desk.make(id, &[]);
     let mut child = desk.spawn(&["events", "--json", "--after", "0", id]);
-    let output = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    let output = BufReader::new(child.0.stdout.take().expect("it is a pipe"));
     let (tell, told) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
@@ -153,10 +150,10 @@ fn events_are_shown_as_they_happen(person: Person) {
         });
     };
     seen("session.ready");
-    desk.sh(id, "exit 5");
+    assert_eq!(desk.sh(id, "exit 5").code, 5);
     seen("command.ended");
-    send(&child, Signal::INT);
-    wait(&mut child);
+    send(&child.0, Signal::INT);
+    wait(&mut child.0);
     reader.join().expect("it ends with its pipe");
     let numbers: Vec<u64> = events.iter().filter_map(|event| event["id"].as_u64()).collect();
     assert_eq!(numbers.len(), events.len());
@@ -168,7 +165,7 @@ fn events_are_shown_as_they_happen(person: Person) {
         kept.as_array().expect("it is a list").iter().take(events.len()).collect();
     assert_eq!(kept, events.iter().collect::<Vec<_>>(), "the same can be had later");
     let last = numbers.last().expect("there are some").to_string();
-    desk.sh(id, "exit 6");
+    assert_eq!(desk.sh(id, "exit 6").code, 6);
     let ended = ["events", "--no-follow", "--type", "command.ended", "--after", &last, id];
     let ended = desk.good(&ended);
     assert_eq!(ended.lines().count(), 1, "{ended}");

@@ -1,7 +1,7 @@
 //! `new`, `ls`, `status`, `set`, `stop`, `start`, `rm`: sessions that stay.
 
-use super::{Desk, id, text};
-use crate::support::{for_everyone, inside, until};
+use super::{Desk, asleep, id, is_there, text};
+use crate::support::{for_everyone, until};
 use cowork_testbed::{Folder, Person};
 
 for_everyone!(
@@ -113,8 +113,7 @@ fn a_session_that_is_stopped_keeps_its_home(person: Person) {
     let id = &id("turned", person);
     desk.make(id, &[]);
     desk.sh(id, "echo kept > file; echo gone > /tmp/file; sleep 1000 > /dev/null 2>&1 &").good();
-    let before = inside(desk.work.path());
-    assert!(before.iter().any(|process| process.name() == "sleep"), "{before:?}");
+    let before = asleep(&desk, "1000");
     assert_eq!(desk.good(&["stop", id]), "");
     assert!(!before.iter().any(crate::support::Process::exists), "its processes have ended");
     assert_eq!(desk.state(id), "stopped");
@@ -132,12 +131,12 @@ fn nothing_stays_of_a_session_that_is_removed(person: Person) {
     let id = &id("removed", person);
     desk.make(id, &[]);
     desk.sh(id, "echo x > file; echo y > mnt/outputs/y; sleep 1000 > /dev/null 2>&1 &").good();
-    let found = inside(desk.work.path());
+    let found = asleep(&desk, "1000");
     let place = person.state().join("sessions").join(id);
-    assert!(place.join("outputs/y").exists());
+    assert!(is_there(place.join("outputs/y")));
     assert_eq!(desk.good(&["rm", id]), "");
     assert!(!found.iter().any(crate::support::Process::exists), "its processes have ended");
-    until("its folder is gone", || !place.exists());
+    until("its folder is gone", || !is_there(&place));
     assert!(!desk.ids().contains(id));
     let sentence =
         format!("cowork: there is no session `{id}`\n  hint: list them with `cowork ls`\n");
@@ -156,9 +155,8 @@ fn outputs_stay_if_they_are_meant_to(person: Person) {
     let report = std::fs::read_to_string(format!("{outputs}/report"));
     assert_eq!(report.ok().as_deref(), Some("report\n"));
     let place = person.state().join("sessions").join(id);
-    until("only outputs are there", || {
-        crate::support::listing(&place).iter().all(|name| name.starts_with("outputs"))
-    });
+    let left = ["outputs", "outputs/report", "session.json"].map(str::to_owned);
+    assert_eq!(crate::support::listing(&place), left.into(), "and what session they are of");
 
     let folder = Folder::new(person, "delivered");
     let id = &super::id("elsewhere", person);

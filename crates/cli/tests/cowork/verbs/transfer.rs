@@ -1,6 +1,6 @@
 //! `cp` and `path`: files into a session and out of it, and what they are called on both sides.
 
-use super::{Desk, id};
+use super::{Desk, id, is_there};
 use crate::support::{finish, for_everyone, listing};
 use cowork_testbed::{Folder, Person};
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ fn files_go_in_and_come_out(person: Person) {
     let told = desk.json(&["cp", "--json", "typed", &format!("{id}:uploads/renamed")]);
     assert_eq!(told[0]["bytes"], 6, "{told}");
     assert_eq!(desk.sh(id, "cat mnt/uploads/renamed").good(), "typed\n");
-    assert!(data.exists());
+    assert!(is_there(&data));
 }
 
 fn folders_go_in_and_come_out(person: Person) {
@@ -98,7 +98,7 @@ fn what_cannot_be_copied_leaves_nothing(person: Person) {
     desk.work.write("file", "x");
     let refused = desk.say(&["cp", "file", &format!("{id}:outputs/root/tmp/escaped-{id}")]);
     assert_eq!(refused.code, 1, "{}", refused.err);
-    assert!(!std::path::Path::new("/tmp").join(format!("escaped-{id}")).exists());
+    assert!(!is_there(format!("/tmp/escaped-{id}")));
     let both = "cowork: both sides are in a session\n  hint: copy to this host first\n";
     desk.refused(&["cp", &format!("{id}:outputs/a"), &format!("{id}:outputs/b")], 1, both);
     assert_eq!(listing(desk.work.path()), BTreeSet::from(["file".to_owned()]));

@@ -1,0 +1,426 @@
+//! Daemons that find trouble: another daemon, a folder they cannot write, a damaged file, a full
+//! disk, a record that somebody changed. Each says so, and nothing is lost.
+
+use crate::for_everyone;
+use crate::look::{names, until};
+use crate::room::{Room, name_of, typed};
+use crate::site::Site;
+use cowork_client::http::{HttpError, Method, Request, Upload};
+use cowork_client::types::{CommandState, Session, State, Verified};
+use cowork_testbed::{Folder, Person};
+use rustix::mount::{MountFlags, UnmountFlags};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+for_everyone!(
+    there_is_one_daemon_per_folder,
+    a_folder_that_cannot_be_written_is_told,
+    a_damaged_catalogue_is_told_and_left_as_it_is,
+    a_full_disk_refuses_and_loses_nothing,
+    a_changed_record_is_found,
+    who_is_asked_politely_leaves_sessions_running,
+    an_idle_daemon_leaves,
+);
+
+/// Starts a daemon that does not come up; what it says.
+#[track_caller]
+fn fails_to_start(site: &Site) -> String {
+    let ended = site.command().output().expect("the program is there");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(125), "{said}");
+    assert!(said.starts_with("coworkd: ") && said.lines().count() == 1, "{said}");
+    said
+}
+
+fn there_is_one_daemon_per_folder(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    // The same folders; the same state by another runtime folder; the other way round.
+    assert!(fails_to_start(&site).contains("another coworkd"));
+    let other = Folder::new(person, "other");
+    std::fs::set_permissions(other.path(), PermissionsExt::from_mode(0o700)).expect("it is ours");
+    let ended = site.command().env("COWORK_RUNTIME_DIR", other.path()).output();
+    let said = String::from_utf8_lossy(&ended.expect("it is there").stderr).into_owned();
+    assert!(said.contains("another coworkd") && said.contains(&*site.state().to_string_lossy()), "{said}");
+    let mut command = site.command();
+    let ended = command.env("COWORK_STATE_DIR", other.path()).output().expect("it is there");
+    assert_eq!(ended.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("another coworkd"));
+    // Several at once: one of them comes up.
+    assert_eq!(room.run("echo undisturbed").text(), "undisturbed\n");
+    site.kill();
+    let mut all: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = site.command();
+            command.stderr(std::process::Stdio::null()).spawn().expect("it is there")
+        })
+        .collect();
+    until("three have given up", || {
+        all.iter_mut().filter_map(|child| child.try_wait().expect("it is ours")).count() == 3
+    });
+    until("one answers", || site.info().is_ok());
+    assert_eq!(room.run("echo alive").text(), "alive\n");
+    for child in &mut all {
+        drop(child.kill());
+        drop(child.wait());
+    }
+    site.start();
+    assert_eq!(room.run("echo alive").text(), "alive\n");
+    site.verify();
+}
+
+/// A file system in memory for a state folder.
+struct Disk {
+    path: PathBuf,
+    _folder: Folder,
+}
+
+impl Disk {
+    fn new(person: Person, size: &str) -> Self {
+        let folder = Folder::new(person, "disk");
+        let path = folder.path().join(format!("{}-mount", name_of(folder.path())));
+        std::fs::create_dir(&path).expect("the folder is ours");
+        let uid = person.uid();
+        let options = format!("size={size},mode=700,uid={uid},gid={uid}");
+        let options = std::ffi::CString::new(options).expect("it has no NUL");
+        rustix::mount::mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(options.as_c_str()))
+            .expect("tests run as root");
+        Self { path, _folder: folder }
+    }
+
+    fn remount(&self, flags: MountFlags) {
+        rustix::mount::mount_remount(&self.path, flags, "").expect("tests run as root");
+    }
+
+    /// Fills it to the last byte.
+    fn fill(&self) {
+        let mut file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path.join("filler"))
+            .expect("there is room for a name");
+        for size in [64 * 1024, 4096, 1] {
+            while file.write_all(&vec![1; size]).is_ok() {}
+        }
+    }
+
+    /// Lets go of so many bytes of what fills it.
+    fn free(&self, bytes: u64) {
+        let path = self.path.join("filler");
+        let file = std::fs::File::options().write(true).open(path).expect("it is full");
+        let length = file.metadata().expect("it is open").len();
+        file.set_len(length.saturating_sub(bytes)).expect("it is ours");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.path, UnmountFlags::DETACH).ok();
+    }
+}
+
+fn a_folder_that_cannot_be_written_is_told(person: Person) {
+    // One that is new.
+    let state = Folder::new(person, "state");
+    let path = state.path().to_path_buf();
+    let site = Site::unstarted(person, &[], path.clone(), Some(state));
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o500)).expect("it is ours");
+    let said = fails_to_start(&site);
+    assert!(said.contains(&*path.to_string_lossy()), "{said}");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("it is ours");
+    site.start();
+    drop(site);
+    // One that was used before, and is read-only now.
+    let disk = Disk::new(person, "32m");
+    let site = Site::unstarted(person, &["--pool", "0"], disk.path.clone(), None);
+    site.start();
+    let room = site.plain_room();
+    assert_eq!(room.run("echo kept > file").code, 0);
+    site.leave();
+    disk.remount(MountFlags::RDONLY);
+    let said = fails_to_start(&site);
+    assert!(said.contains(&*disk.path.to_string_lossy()), "{said}");
+    assert!(said.to_lowercase().contains("read-only"), "{said}");
+    disk.remount(MountFlags::empty());
+    site.start();
+    assert_eq!(room.tell("start").state, State::Ready);
+    assert_eq!(room.run("cat file").text(), "kept\n");
+    site.verify();
+    // It becomes read-only while the daemon runs: what cannot be recorded is not done.
+    let work = Folder::new(person, "work");
+    let body = json!({ "path": work.path(), "name": "work" });
+    if try_remount_read_only(&disk) {
+        let problem = site.refused(Method::Post, room.at("/grants"), Some(&body));
+        assert_eq!((problem.status, problem.code.as_str()), (507, "unrecorded"));
+        disk.remount(MountFlags::empty());
+        assert_ne!(room.run("ls mnt/work").code, 0);
+    }
+    site.post(room.at("/grants"), &body);
+    site.verify();
+    drop(site);
+}
+
+/// A file system with files that are open for writing refuses.
+fn try_remount_read_only(disk: &Disk) -> bool {
+    rustix::mount::mount_remount(&disk.path, MountFlags::RDONLY, "").is_ok()
+}
+
+fn a_damaged_catalogue_is_told_and_left_as_it_is(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let room = site.plain_room();
+    assert_eq!(room.run("echo kept > file").code, 0);
+    for _ in 0..30 {
+        drop(room.run("true"));
+    }
+    site.leave();
+    let path = site.state().join("state.db");
+    let good = std::fs::read(&path).expect("it is there");
+    let write = |bytes: &[u8]| {
+        // In place, so that its owner and mode stay.
+        let file = std::fs::File::options().write(true).truncate(true).open(&path);
+        file.expect("it is there").write_all_at(bytes, 0).expect("tests are root");
+    };
+    let mut middle = good.clone();
+    middle[5000..9000].fill(0xa5);
+    let damages: [&[u8]; 4] =
+        [b"this is no catalogue", &good[..good.len() / 2], &good[..100], &middle];
+    for (index, damage) in damages.into_iter().enumerate() {
+        write(damage);
+        let said = fails_to_start(&site);
+        assert!(said.contains("state.db") && said.contains("damaged"), "{index}: {said}");
+        assert!(std::fs::read(&path).expect("it is there") == damage, "{index}: it was changed");
+        let beside: Vec<String> = names(site.state())
+            .into_iter()
+            .filter(|name| name.starts_with("state.db") && !name.ends_with(".lock"))
+            .collect();
+        assert_eq!(beside, ["state.db"], "{index}");
+    }
+    write(&good);
+    site.start();
+    assert_eq!(room.tell("start").state, State::Ready);
+    assert_eq!(room.run("cat file").text(), "kept\n");
+    site.verify();
+}
+
+/// A call that may be refused for want of room, and for nothing else; whether it was carried out.
+#[track_caller]
+fn unless_full(answer: Result<Value, HttpError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(HttpError::Problem(problem)) => {
+            assert_eq!(problem.status, 507, "{problem:?}");
+            assert!(problem.hint.is_some() || problem.detail.is_some(), "{problem:?}");
+            false
+        }
+        Err(error) => panic!("no answer: {error:?}"),
+    }
+}
+
+fn a_full_disk_refuses_and_loses_nothing(person: Person) {
+    let disk = Disk::new(person, "24m");
+    let site = Site::unstarted(person, &["--pool", "0"], disk.path.clone(), None);
+    site.start();
+    let work = Folder::new(person, "work");
+    let more = Folder::new(person, "more");
+    let room = site.room(&json!({ "grants": [{ "path": work.path(), "name": "work" }] }));
+    let lasting = room.sh("until [ -e mnt/work/go ]; do sleep 0.02; done; exit 7");
+    let mut outcomes = [0, 0];
+    for step in 0..10 {
+        disk.fill();
+        disk.free(step * 2048);
+        full_step(room, &work, &more, step, &mut outcomes);
+    }
+    println!("{} done, {} refused", outcomes[1], outcomes[0]);
+    assert!(outcomes[0] >= 10, "the disk was not full");
+    // A command that ends meanwhile is not lost.
+    disk.fill();
+    work.write("go", "");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::fs::remove_file(disk.path.join("filler")).expect("it is full");
+    let ended = room.ended(lasting);
+    assert_eq!((ended.state, ended.code), (CommandState::Exited, Some(7)));
+    // With room again everything works, and the next daemon finds all of it.
+    assert_eq!(room.run("echo works").text(), "works\n");
+    let new = site.plain_room();
+    assert_eq!(new.run("echo works").text(), "works\n");
+    site.verify();
+    site.kill();
+    site.start();
+    assert_eq!(site.sessions().len(), 2);
+    let ended = room.command(lasting);
+    assert_eq!((ended.state, ended.code), (CommandState::Exited, Some(7)), "{ended:?}");
+    assert_eq!(room.run("echo works").text(), "works\n");
+    site.verify();
+    drop(site);
+}
+
+/// Tries everything that needs room; what is refused has not happened.
+fn full_step(room: Room<'_>, work: &Folder, more: &Folder, step: u64, outcomes: &mut [u32; 2]) {
+    let site = room.site;
+    let mut note = |done: bool| {
+        outcomes[usize::from(done)] += 1;
+        done
+    };
+    let before = site.sessions().len();
+    let made = site.ask(Method::Post, "/v1/sessions", Some(&json!({})));
+    let id = made.as_ref().ok().map(|made| made["id"].as_str().expect("it has one").to_owned());
+    let made = note(unless_full(made));
+    assert_eq!(site.sessions().len(), before + usize::from(made));
+    let line = format!("touch mnt/work/ran-{step}");
+    let ran = note(unless_full(site.ask(
+        Method::Post,
+        room.at("/commands"),
+        Some(&json!({ "shell": line })),
+    )));
+    if ran {
+        until("it has run", || work.read(&format!("ran-{step}")).is_some());
+    } else {
+        assert!(work.read(&format!("ran-{step}")).is_none(), "it ran all the same");
+    }
+    let body = json!({ "path": more.path(), "name": "more" });
+    let had = room.grants().contains(&"more".to_owned());
+    if !had {
+        let given = note(unless_full(site.ask(Method::Post, room.at("/grants"), Some(&body))));
+        assert_eq!(room.grants().contains(&"more".to_owned()), given);
+    }
+    let target = room.at("/grants/more");
+    if room.grants().contains(&"more".to_owned()) {
+        let taken = note(unless_full(site.ask(Method::Delete, target, None)));
+        assert_eq!(room.grants().contains(&"more".to_owned()), !taken);
+    }
+    let bytes = vec![7; 100_000];
+    let upload = Upload { from: &mut &*bytes, length: Some(100_000) };
+    let put = Request::new(Method::Put, room.at("/files/uploads/file"));
+    let put = site.client().open(&put, Some(upload)).map(|_| Value::Null);
+    note(unless_full(put));
+    if let Some(id) = id {
+        // Room is needed to remove one too.
+        note(unless_full(site.ask(Method::Delete, format!("/v1/sessions/{id}"), None)));
+    }
+    let shown: Session = typed(site.get(room.at("")));
+    assert_eq!(shown.state, State::Running, "looking is always possible");
+}
+
+fn a_changed_record_is_found(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let room = site.plain_room();
+    for index in 0..5 {
+        drop(room.run(&format!("echo {index}")));
+    }
+    let folder = site.state().join("audit");
+    let name = names(&folder).pop_first().expect("there is a file");
+    let path = folder.join(&name);
+    let good = std::fs::read_to_string(&path).expect("it is there");
+    let lines: Vec<&str> = good.lines().collect();
+    let write = |lines: &[&str]| {
+        let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        write_in_place(&path, text.as_bytes());
+    };
+    let verified = || -> Verified { site.client().get("/v1/audit/verify").expect("it answers") };
+    assert!(verified().whole);
+    let changed: Vec<String> = lines
+        .iter()
+        .enumerate()
+        .map(|(index, line)| if index == 4 { line.replacen("\"type\":\"", "\"type\":\"x", 1) } else { (*line).to_owned() })
+        .collect();
+    let mut removed = lines.clone();
+    removed.remove(4);
+    let mut swapped = lines.clone();
+    swapped.swap(4, 5);
+    let mut doubled = lines.clone();
+    doubled.insert(4, lines[3]);
+    let shortened = &lines[..lines.len() - 2];
+    let cases: [(&str, Vec<&str>, u64); 5] = [
+        ("changed", changed.iter().map(String::as_str).collect(), 5),
+        ("removed", removed, 5),
+        ("swapped", swapped, 5),
+        ("doubled", doubled, 5),
+        ("shortened", shortened.to_vec(), lines.len() as u64 - 2),
+    ];
+    for (what, bad, line) in cases {
+        write(&bad);
+        let found = verified();
+        assert!(!found.whole, "{what}");
+        let problem = found.problems.first().unwrap_or_else(|| panic!("{what}: {found:?}"));
+        assert_eq!(problem.file.rsplit('/').next(), Some(name.as_str()), "{what}: {found:?}");
+        assert!(problem.line == line || problem.line == line + 1 || problem.line == 0, "{what}: {found:?}");
+        assert!(!problem.sentence.is_empty());
+    }
+    write(&lines);
+    assert!(verified().whole);
+    // What is missing when a daemon starts is told in the record itself, or, once it was safe on
+    // the disk, stops the daemon from going on as if nothing were.
+    site.kill();
+    write(&lines[..lines.len() - 2]);
+    site.spawn();
+    let mut code = None;
+    until("it answers or gives up", || {
+        code = site.try_end();
+        code.is_some() || site.info().is_ok()
+    });
+    match code {
+        None => {
+            let lost = site.records(&[("type", "audit.lost")]).pop().expect("it is told");
+            assert_eq!(lost.data["to"], json!(lines.len()), "{lost:?}");
+        }
+        Some(_) => {
+            write(&lines);
+            site.start();
+        }
+    }
+    site.leave();
+    let good = std::fs::read_to_string(&path).expect("it is there");
+    let lines: Vec<&str> = good.lines().collect();
+    write(&lines[..lines.len() - 2]);
+    let said = fails_to_start(&site);
+    assert!(said.contains("audit"), "{said}");
+    write(&lines);
+    site.start();
+    // The record is exported as it is.
+    let exported = site.client().call(&Request::get("/v1/audit/export?format=jsonl"));
+    let exported = String::from_utf8(exported.expect("it is exported")).expect("it is text");
+    assert!(exported.lines().count() >= lines.len() - 2);
+    let csv = site.client().call(&Request::get("/v1/audit/export?format=csv"));
+    assert!(String::from_utf8_lossy(&csv.expect("it is exported")).contains("command.started"));
+}
+
+fn write_in_place(path: &Path, bytes: &[u8]) {
+    let file = std::fs::File::options().write(true).open(path).expect("it is there");
+    file.write_all_at(bytes, 0).expect("tests are root");
+    file.set_len(bytes.len() as u64).expect("tests are root");
+}
+
+fn who_is_asked_politely_leaves_sessions_running(person: Person) {
+    let site = Site::new(person);
+    let work = Folder::new(person, "work");
+    let room = site.room(&json!({ "grants": [{ "path": work.path(), "name": "work" }] }));
+    let number = room.sh("echo one; until [ -e mnt/work/go ]; do sleep 0.02; done; echo two");
+    room.until_says(number, "one");
+    let keeper = site.keeper();
+    site.terminate();
+    assert_eq!(site.wait_end(), Some(0));
+    assert!(!names(site.runtime()).contains("api.sock"));
+    work.write("go", "");
+    site.start();
+    assert_eq!(room.finish(number).text(), "one\ntwo\n");
+    assert_eq!(site.keeper(), keeper, "the keeper stayed");
+    assert_eq!(room.show().sandbox.map(|sandbox| sandbox.restarts), Some(0));
+    site.verify();
+}
+
+fn an_idle_daemon_leaves(person: Person) {
+    let site = Site::with(person, &["--idle", "1"]);
+    let room = site.plain_room();
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert!(site.info().is_ok(), "a session that lives keeps it");
+    room.tell("stop");
+    site.note_keeper();
+    assert_eq!(site.wait_end(), Some(0));
+    let sockets = names(site.runtime());
+    assert!(!sockets.iter().any(|name| name.contains(".sock")), "{sockets:?}");
+    site.start();
+    assert_eq!(room.tell("start").state, State::Ready);
+    assert_eq!(room.run("echo again").text(), "again\n");
+}
