@@ -21,9 +21,13 @@ for_everyone!(
     bad_requests_get_problems,
 );
 
-fn keyed(site: &Site, key: &str, target: &str, body: &Value) -> Result<(u16, bool, Value), HttpError> {
-    let request =
-        Request::new(Method::Post, target).with("Idempotency-Key", key).with_json(body);
+fn keyed(
+    site: &Site,
+    key: &str,
+    target: &str,
+    body: &Value,
+) -> Result<(u16, bool, Value), HttpError> {
+    let request = Request::new(Method::Post, target).with("Idempotency-Key", key).with_json(body);
     // Over a connection of its own, to see status and headers.
     let mut answer = Client::connect(&site.socket())?.open(&request, None)?;
     let (status, again) = (answer.status(), answer.header("idempotent-replayed").is_some());
@@ -44,7 +48,8 @@ fn a_call_with_a_key_is_carried_out_once(person: Person) {
     let problem = call("one", &json!({})).expect_err("it is another request");
     let problem = problem.problem().expect("the daemon says so");
     assert_eq!((problem.status, problem.code.as_str()), (422, "key-reused"));
-    let problem = keyed(&site, "one", "/v1/sessions/x/commands", &body).expect_err("another target");
+    let problem =
+        keyed(&site, "one", "/v1/sessions/x/commands", &body).expect_err("another target");
     assert_eq!(problem.problem().map(|problem| problem.status), Some(422));
     // Refusals are remembered as well; other keys and no keys are other calls.
     for _ in 0..2 {
@@ -83,16 +88,13 @@ fn a_call_with_a_key_is_carried_out_once(person: Person) {
 
 fn sessions_are_listed_in_parts(person: Person) {
     let site = Site::with(person, &["--pool", "0"]);
-    let mut made: BTreeSet<String> =
-        (0..25).map(|_| site.plain_room().id().to_owned()).collect();
+    let mut made: BTreeSet<String> = (0..25).map(|_| site.plain_room().id().to_owned()).collect();
     let mut seen: Vec<String> = Vec::new();
     let mut cursor = String::new();
     let mut sizes = Vec::new();
     loop {
-        let page: Page<Session> = site
-            .client()
-            .get(format!("/v1/sessions?limit=10{cursor}"))
-            .expect("it can be listed");
+        let page: Page<Session> =
+            site.client().get(format!("/v1/sessions?limit=10{cursor}")).expect("it can be listed");
         sizes.push(page.items.len());
         seen.extend(page.items.into_iter().map(|session| session.id));
         let Some(next) = page.next else { break };
@@ -112,7 +114,11 @@ fn sessions_are_listed_in_parts(person: Person) {
     let page = site.get("/v1/sessions?cursor=zzzz");
     assert_eq!(page["items"], json!([]));
     for bad in ["limit=0", "limit=1001", "limit=ten", "state=asleep", "colour=red"] {
-        assert_eq!(site.refused(Method::Get, format!("/v1/sessions?{bad}"), None).status, 400, "{bad}");
+        assert_eq!(
+            site.refused(Method::Get, format!("/v1/sessions?{bad}"), None).status,
+            400,
+            "{bad}"
+        );
     }
 }
 
@@ -168,8 +174,7 @@ fn tcp_sockets(site: &Site) -> usize {
 
 fn get_over_tcp(port: u16, header: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    let request =
-        format!("GET /v1/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
+    let request = format!("GET /v1/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
@@ -233,9 +238,9 @@ fn raw(site: &Site, bytes: &[u8]) -> String {
         std::os::unix::net::UnixStream::connect(site.socket()).expect("the daemon listens");
     stream.set_read_timeout(Some(crate::look::PATIENCE)).expect("it is a socket");
     // It may close the connection before everything is sent.
-    stream.write_all(bytes).ok();
+    cowork_sys::ignore(stream.write_all(bytes));
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok();
+    cowork_sys::ignore(stream.read_to_end(&mut answer));
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -270,7 +275,8 @@ fn bad_requests_get_problems(person: Person) {
     let endless = format!("GET /v1/info HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(1024 * 1024));
     let answer = raw(&site, endless.as_bytes());
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer:.200}");
-    for target in ["/", "/v1", "/v1/sessions/..%2f..%2fetc", "/v1/sessions/%00", "/v1/sessions/%ff"] {
+    for target in ["/", "/v1", "/v1/sessions/..%2f..%2fetc", "/v1/sessions/%00", "/v1/sessions/%ff"]
+    {
         let problem = site.refused(Method::Get, target, None);
         assert!((400..500).contains(&problem.status), "{target}: {problem:?}");
     }

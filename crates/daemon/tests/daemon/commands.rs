@@ -24,7 +24,10 @@ fn commands_end_as_they_want(person: Person) {
     let room = site.plain_room();
     for code in [0, 1, 2, 42, 127, 254, 255] {
         let ended = room.run(&format!("exit {code}")).command;
-        assert_eq!((ended.code, ended.signal, ended.state), (Some(code), None, CommandState::Exited));
+        assert_eq!(
+            (ended.code, ended.signal, ended.state),
+            (Some(code), None, CommandState::Exited)
+        );
         assert!(ended.ended.is_some() && ended.reason.is_none(), "{ended:?}");
     }
     for signal in [1, 2, 6, 9, 15] {
@@ -89,7 +92,8 @@ fn what_cannot_be_started_is_refused(person: Person) {
         (json!({ "argv": ["true"], "stream": {} }), 400, "malformed"),
     ];
     site.check_refusals(&room.at("/commands"), &table);
-    let broken = site.ask(Method::Post, room.at("/commands"), Some(&json!({ "argv": ["./broken"] })));
+    let broken =
+        site.ask(Method::Post, room.at("/commands"), Some(&json!({ "argv": ["./broken"] })));
     assert!(broken.is_err(), "{broken:?}");
     let huge = "x".repeat(3_000_000);
     let body = json!({ "argv": ["echo", huge] });
@@ -153,7 +157,9 @@ fn several_run_at_once(person: Person) {
     one.grant(work.path(), "ro");
     let name = crate::room::name_of(work.path());
     let line = |index: u32| {
-        format!("echo started {index}; until [ -e mnt/{name}/go ]; do sleep 0.02; done; echo ended {index}")
+        format!(
+            "echo started {index}; until [ -e mnt/{name}/go ]; do sleep 0.02; done; echo ended {index}"
+        )
     };
     let numbers: Vec<u32> = (0..20).map(|index| one.sh(&line(index))).collect();
     // A second task in another session starts at once, whatever the first is at.
@@ -219,8 +225,7 @@ fn commands_are_listed_in_parts(person: Person) {
     let mut seen = Vec::new();
     let mut cursor = String::new();
     loop {
-        let page: Page<Command> =
-            typed(site.get(room.at(&format!("/commands?limit=3{cursor}"))));
+        let page: Page<Command> = typed(site.get(room.at(&format!("/commands?limit=3{cursor}"))));
         assert!(page.items.len() <= 3);
         seen.extend(page.items.into_iter().map(|command| command.number));
         match page.next {

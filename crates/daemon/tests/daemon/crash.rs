@@ -234,7 +234,9 @@ fn killed_while_folders_come_and_go(person: Person) {
     let seen = room.run(line).text();
     let expected: String = shown
         .iter()
-        .map(|(name, access)| format!("{name} {}\n", if *access == Access::Read { "ro" } else { "rw" }))
+        .map(|(name, access)| {
+            format!("{name} {}\n", if *access == Access::Read { "ro" } else { "rw" })
+        })
         .collect();
     assert_eq!(seen, expected);
     let told = room.run("grep -o 'mnt/folder-.' COWORK.md | sort").text();
@@ -290,12 +292,17 @@ fn killed_while_commands_start_and_end(person: Person) {
             (None, Some(command)) if command.state == CommandState::Exited => assert_eq!(ran, 1),
             (None, Some(command)) => {
                 assert_eq!((command.state, ran), (CommandState::Interrupted, 0), "{command:?}");
-                assert_eq!(command.reason.as_ref().map(|why| why.code.as_str()), Some("not-started"));
+                assert_eq!(
+                    command.reason.as_ref().map(|why| why.code.as_str()),
+                    Some("not-started")
+                );
             }
             (None, None) => assert_eq!(ran, 0, "{token} ran and nobody knows it"),
         }
-        if let Some(command) = found.first().filter(|command| command.state == CommandState::Exited) {
-            let index: u32 = token.split('-').nth(1).and_then(|part| part.parse().ok()).expect("it has one");
+        if let Some(command) = found.first().filter(|command| command.state == CommandState::Exited)
+        {
+            let index: u32 =
+                token.split('-').nth(1).and_then(|part| part.parse().ok()).expect("it has one");
             assert_eq!(command.code.map(u32::from), Some(index % 200), "{command:?}");
         }
     }

@@ -37,7 +37,9 @@ fn read_some(site: &Site, target: &str, after: u64, most: usize, last: Option<u6
     let request = Request::get(target)
         .with("Accept", "text/event-stream")
         .with("Last-Event-ID", &after.to_string());
-    let Ok(client) = cowork_client::http::Client::connect(&site.socket()) else { return Vec::new() };
+    let Ok(client) = cowork_client::http::Client::connect(&site.socket()) else {
+        return Vec::new();
+    };
     let Ok(mut answer) = client.open(&request, None) else { return Vec::new() };
     let mut text = Vec::new();
     let mut piece = [0; 1000];
@@ -127,10 +129,9 @@ fn streams_can_be_narrowed_and_equal_polling(person: Person) {
     let filters: [(&str, &dyn Fn(&Event) -> bool); 3] = [
         (&format!("session={}", one.id()), &|event| event.session.as_deref() == Some(one.id())),
         ("type=command.ended", &|event| event.kind == "command.ended"),
-        (
-            &format!("session={}&type=command.ended", two.id()),
-            &|event| event.kind == "command.ended" && event.session.as_deref() == Some(two.id()),
-        ),
+        (&format!("session={}&type=command.ended", two.id()), &|event| {
+            event.kind == "command.ended" && event.session.as_deref() == Some(two.id())
+        }),
     ];
     for (filter, fits) in filters {
         let expected: Vec<Event> = all.iter().filter(|event| fits(event)).cloned().collect();
@@ -152,7 +153,11 @@ fn streams_can_be_narrowed_and_equal_polling(person: Person) {
     let page = site.get(format!("/v1/events?after={after}&type=command.started"));
     assert_eq!(page["items"].as_array().map(Vec::len), Some(1));
     for bad in ["after=x", "after=-1", "limit=0", "limit=x", "sesion=a"] {
-        assert_eq!(site.refused(Method::Get, format!("/v1/events?{bad}"), None).status, 400, "{bad}");
+        assert_eq!(
+            site.refused(Method::Get, format!("/v1/events?{bad}"), None).status,
+            400,
+            "{bad}"
+        );
     }
     // A place in the future waits there.
     assert_eq!(site.get("/v1/events?after=999999")["items"], json!([]));

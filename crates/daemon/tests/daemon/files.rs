@@ -45,11 +45,14 @@ fn files_come_and_go(person: Person) {
     let room = site.room(&json!({ "grants": [
         { "path": work.path(), "name": "write" }, { "path": work.path(), "name": "read", "access": "ro" },
     ] }));
-    let big: Vec<u8> = (0..5_000_000u32).map(|index| index.to_le_bytes()[usize::try_from(index % 3).expect("small")]).collect();
+    let big: Vec<u8> = (0..5_000_000u32)
+        .map(|index| index.to_le_bytes()[usize::try_from(index % 3).expect("small")])
+        .collect();
     assert_eq!(put(room, "uploads/folder/sub/big", &big).expect("it is stored"), 204);
     assert_eq!(get(room, "uploads/folder/sub/big").expect("it is there"), big);
     // The session reads it and cannot change it.
-    let line = "stat -c %s mnt/uploads/folder/sub/big; cmp mnt/uploads/folder/sub/big - && echo same";
+    let line =
+        "stat -c %s mnt/uploads/folder/sub/big; cmp mnt/uploads/folder/sub/big - && echo same";
     let number = room.start(&json!({ "shell": line, "streams": { "stdin": "pipe" } }));
     let target = room.at(&format!("/commands/{number}/stdin?close=true"));
     let upload = Upload { from: &mut &*big, length: None };
@@ -75,7 +78,8 @@ fn files_come_and_go(person: Person) {
     // One that breaks off leaves what was there.
     let request = Request::new(Method::Put, room.at(&format!("/files/{odd}")));
     let mut short = &b"short"[..];
-    let broken = site.client().open(&request, Some(Upload { from: &mut short, length: Some(1000) }));
+    let broken =
+        site.client().open(&request, Some(Upload { from: &mut short, length: Some(1000) }));
     assert!(broken.is_err());
     crate::look::until("it is cleaned up", || names(work.path()).len() == 1);
     assert_eq!(get(room, &odd).expect("it is there"), b"second");
@@ -83,7 +87,11 @@ fn files_come_and_go(person: Person) {
     assert_eq!(get(room, &odd.replace("write/", "read/")).expect("it is there"), b"second");
     let refused = problem(put(room, "read/new", b"x"));
     assert_eq!((refused.status, refused.code.as_str()), (403, "read-only"));
-    let refused = site.refused(Method::Delete, room.at(&format!("/files/{}", odd.replace("write/", "read/"))), None);
+    let refused = site.refused(
+        Method::Delete,
+        room.at(&format!("/files/{}", odd.replace("write/", "read/"))),
+        None,
+    );
     assert_eq!((refused.status, refused.code.as_str()), (403, "read-only"));
     // The record has names and sizes, and no contents.
     let records = site.records(&[("type", "file.written")]);
@@ -118,9 +126,11 @@ fn parts_of_a_file_can_be_read(person: Person) {
         let answer = part("uploads/file", range).expect("it has such a part");
         assert_eq!(answer, (206, Some(told.to_owned()), expected.to_owned()), "{range}");
     }
-    for (place, range) in
-        [("uploads/file", "bytes=10-"), ("uploads/file", "bytes=5-4"), ("uploads/empty", "bytes=0-")]
-    {
+    for (place, range) in [
+        ("uploads/file", "bytes=10-"),
+        ("uploads/file", "bytes=5-4"),
+        ("uploads/empty", "bytes=0-"),
+    ] {
         let refused = problem(part(place, range));
         assert_eq!((refused.status, refused.code.as_str()), (416, "bad-range"), "{range}");
     }
@@ -219,8 +229,10 @@ fn folders_are_listed_in_parts(person: Person) {
         .collect();
     let expected = [("fifo", "other", 0), ("file", "file", 5), ("link", "link", 0)];
     assert_eq!(kinds, expected.map(|(name, kind, size)| (name.to_owned(), kind, size)));
-    let all: Vec<FileEntry> =
-        site.client().list(&Query::new(room.at("/files/outputs")).with("limit", "7")).expect("it is a list");
+    let all: Vec<FileEntry> = site
+        .client()
+        .list(&Query::new(room.at("/files/outputs")).with("limit", "7"))
+        .expect("it is a list");
     let found: Vec<String> = all.iter().map(|entry| entry.name.lossy()).collect();
     let mut expected: Vec<String> = (100..=124).map(|number| number.to_string()).collect();
     expected.push("sub".to_owned());
@@ -260,11 +272,9 @@ fn paths_are_translated_both_ways(person: Person) {
     let there = there.host.bytes().expect("it is bytes");
     let there = Path::new(std::ffi::OsStr::from_bytes(&there)).to_path_buf();
     assert_eq!(std::fs::read_to_string(there).expect("it is there"), "seen\n");
-    for (name, path) in [
-        ("host", "/etc/passwd"),
-        ("session", "/tmp/x"),
-        ("session", "/usr/bin/true"),
-    ] {
+    for (name, path) in
+        [("host", "/etc/passwd"), ("session", "/tmp/x"), ("session", "/usr/bin/true")]
+    {
         let query = Query::new(room.at("/path")).with(name, path);
         let refused = site.refused(Method::Get, query, None);
         assert_eq!((refused.status, refused.code.as_str()), (404, "not-visible"), "{path}");

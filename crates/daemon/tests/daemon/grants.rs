@@ -5,9 +5,11 @@ use crate::look::until;
 use crate::room::{Ran, Room, name_of, typed};
 use crate::site::Site;
 use cowork_client::http::Method;
-use cowork_client::types::{Access, Grant, State};
+use cowork_client::types::{Access, Grant, Raw, State};
 use cowork_testbed::{Folder, Person, SECRET};
 use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 for_everyone!(
     a_folder_appears_in_a_running_command,
@@ -17,6 +19,8 @@ for_everyone!(
     sensitive_places_need_to_be_meant,
     nothing_is_reachable_after_the_end,
     grants_outlive_the_sandbox,
+    mounts_in_a_folder_come_along_and_are_told,
+    a_folder_can_have_any_name,
 );
 
 /// Waits in a session until a file can be read, and reads it.
@@ -52,7 +56,10 @@ fn a_folder_appears_in_a_running_command(person: Person) {
     assert!(fails(&room.run("rm mnt/work/canary")));
     let changed = room.regrant("work", "rw");
     assert_eq!(changed.grant.access, Access::Write);
-    assert_eq!(room.run("echo x > mnt/work/new; mkdir mnt/work/sub; cat mnt/work/new").text(), "x\n");
+    assert_eq!(
+        room.run("echo x > mnt/work/new; mkdir mnt/work/sub; cat mnt/work/new").text(),
+        "x\n"
+    );
     assert_eq!(work.read("new").as_deref(), Some("x\n"));
     use std::os::unix::fs::MetadataExt;
     let made = std::fs::metadata(work.path().join("new")).expect("it is there");
@@ -190,7 +197,8 @@ fn sensitive_places_need_to_be_meant(person: Person) {
         assert_eq!((problem.status, problem.code.as_str()), (422, "folder-refused"), "{interface}");
     }
     assert!(fails(&room.run("ls mnt/place")));
-    let meant = json!({ "path": home.join(".ssh"), "access": "ro", "name": "place", "force": true });
+    let meant =
+        json!({ "path": home.join(".ssh"), "access": "ro", "name": "place", "force": true });
     let given: Grant = typed(site.post(room.at("/grants"), &meant));
     assert!(given.sensitive.is_some_and(|reason| reason.contains("SSH keys")));
     assert_eq!(room.run("cat mnt/place/id_secret").text(), SECRET);
@@ -208,7 +216,8 @@ fn nothing_is_reachable_after_the_end(person: Person) {
     let (stopped, removed) = (site.room(&body), site.room(&body));
     for room in [stopped, removed] {
         // Somebody inside holds on as well as it can.
-        let line = "exec 9< mnt/work/canary; cd mnt/work; (setsid sleep 1000 &); echo held; sleep 1000";
+        let line =
+            "exec 9< mnt/work/canary; cd mnt/work; (setsid sleep 1000 &); echo held; sleep 1000";
         room.until_says(room.sh(line), "held");
     }
     let place = name_of(work.path());
@@ -240,7 +249,10 @@ fn grants_outlive_the_sandbox(person: Person) {
     assert_eq!(room.regrant("work", "rw").revoked.certainty, "not running");
     assert_eq!(room.state(), State::Stopped);
     room.tell("start");
-    assert_eq!(room.run("cat mnt/work/canary; echo x > mnt/work/new; ls mnt").text(), "sings\ngone\nother\noutputs\nskills\nuploads\nwork\n");
+    assert_eq!(
+        room.run("cat mnt/work/canary; echo x > mnt/work/new; ls mnt").text(),
+        "sings\ngone\nother\noutputs\nskills\nuploads\nwork\n"
+    );
     room.tell("stop");
     assert_eq!(room.revoke("other").certainty, "not running");
     room.tell("start");
@@ -250,4 +262,71 @@ fn grants_outlive_the_sandbox(person: Person) {
         let path = site.state().join("sessions").join(room.id()).join("session.json");
         std::fs::read_to_string(path).is_ok()
     });
+}
+
+/// A file system mounted in a folder of the test, until it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(at: PathBuf) -> Self {
+        std::fs::create_dir(&at).expect("the folder is ours");
+        let options = Some(c"size=1m,mode=755");
+        rustix::mount::mount("tmpfs", &at, "tmpfs", rustix::mount::MountFlags::empty(), options)
+            .expect("tests run as root");
+        std::fs::write(at.join("file"), "below").expect("it is ours");
+        Self(at)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        cowork_sys::ignore(rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH));
+    }
+}
+
+fn mounts_in_a_folder_come_along_and_are_told(person: Person) {
+    let folder = work(person);
+    let mounted = Mounted::new(folder.path().join("below"));
+    let site = Site::with(person, &["--pool", "0"]);
+    let given = json!({ "path": folder.path(), "name": "work", "access": "ro" });
+    let with_grant = site.room(&json!({ "grants": [given] }));
+    let room = site.plain_room();
+    let granted: Grant = typed(site.post(room.at("/grants"), &given));
+    for (grant, room) in [(&granted, room), (&with_grant.show().grants[0], with_grant)] {
+        let submounts: Vec<String> = grant.submounts.iter().map(Raw::lossy).collect();
+        assert_eq!(submounts, [mounted.0.to_string_lossy()]);
+        assert_eq!(room.run("cat mnt/work/below/file mnt/work/canary").text(), "belowsings\n");
+        assert!(fails(&room.run("touch mnt/work/below/new")), "it is read only below as well");
+        // With the folder goes what is mounted in it, whoever holds it.
+        let number = room.sh("exec 9< mnt/work/below/file; echo held; sleep 1000");
+        room.until_says(number, "held");
+        assert!(!room.revoke("work").killed.is_empty());
+        assert!(fails(&room.run("cat mnt/work/below/file")));
+    }
+}
+
+fn a_folder_can_have_any_name(person: Person) {
+    let site = Site::new(person);
+    let parent = Folder::new(person, "parent");
+    let file = parent.write("placeholder/file", "odd");
+    let odd = parent.path().join(std::ffi::OsStr::from_bytes(b"\xff \n'\"$x"));
+    std::fs::rename(file.parent().expect("it has one"), &odd).expect("it is ours");
+    let path = Raw::new(odd.as_os_str().as_bytes());
+    assert!(matches!(path, Raw::Coded { .. }));
+    let room = site.plain_room();
+    // Its name in the session has to be a plain one.
+    let problem = site.refused(Method::Post, room.at("/grants"), Some(&json!({ "path": path })));
+    assert_eq!((problem.status, problem.code.as_str()), (422, "bad-name"));
+    let body = json!({ "path": path, "name": "odd" });
+    let given: Grant = typed(site.post(room.at("/grants"), &body));
+    assert_eq!(given.path, path);
+    assert_eq!(room.run("cat mnt/odd/file").text(), "odd");
+    site.kill();
+    site.start();
+    assert_eq!(room.show().grants[0].path, path);
+    room.tell("stop");
+    room.tell("start");
+    assert_eq!(room.run("cat mnt/odd/file").text(), "odd");
+    room.revoke("odd");
+    site.verify();
 }

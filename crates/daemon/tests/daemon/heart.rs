@@ -57,7 +57,10 @@ fn sessions_come_back_after_the_keeper_is_killed(person: Person) {
     assert_eq!(stopped.state(), State::Stopped);
     is_interrupted(&one.command(number));
     assert_eq!(one.output(number, &[]), b"said\n", "what it said is kept");
-    assert_eq!(one.run("cat file; ls -d mnt/work; touch mnt/work/x || echo ro").text(), "kept\nmnt/work\nro\n");
+    assert_eq!(
+        one.run("cat file; ls -d mnt/work; touch mnt/work/x || echo ro").text(),
+        "kept\nmnt/work\nro\n"
+    );
     assert_eq!(two.run("echo alive").text(), "alive\n");
     assert!(one.show().sandbox.is_some_and(|sandbox| sandbox.connected));
     let kinds: Vec<String> = site.records(&[]).into_iter().map(|record| record.kind).collect();

@@ -21,7 +21,8 @@ fn sessions_do_not_reach_each_other(person: Person) {
                   print('listens', flush=True)\ntime.sleep(1000)";
     let server = one.start(&json!({ "argv": ["/usr/bin/python3", "-c", listen] }));
     one.until_says(server, "listens");
-    let keep = format!("echo '{secret}' | tee ~/secret /tmp/secret /dev/shm/secret mnt/outputs/secret");
+    let keep =
+        format!("echo '{secret}' | tee ~/secret /tmp/secret /dev/shm/secret mnt/outputs/secret");
     assert_eq!(one.run(&keep).code, 0);
     let victim = one.sh("exec -a a-victim sleep 1000");
     let host_pid = until_victim(&site, one);
@@ -48,7 +49,8 @@ fn sessions_do_not_reach_each_other(person: Person) {
     assert_eq!(run(one).matches("CONNECTED").count(), 3, "the attack works where it may");
     assert_eq!(run(two).matches("refused").count(), 3);
     // It cannot signal by any number: not by the host's, not by that inside.
-    let kill = format!("kill -9 {host_pid} 1 -1; kill -9 {}", one.command(victim).pid.expect("it runs"));
+    let kill =
+        format!("kill -9 {host_pid} 1 -1; kill -9 {}", one.command(victim).pid.expect("it runs"));
     drop(two.finish(two.sh(&kill)));
     assert!(one.command(victim).code.is_none(), "it lives");
     assert_eq!(two.run("echo alive").text(), "alive\n");

@@ -38,7 +38,10 @@ fn a_session_is_made_as_it_was_asked_for(person: Person) {
     assert!(shown.enforcement.iter().all(|layer| layer.state != "absent"), "{shown:?}");
     let files = shown.limits.iter().find(|limit| limit.limit == "open files");
     assert_eq!(files.map(|limit| limit.value.as_str()), Some("64"));
-    assert_eq!(room.run("ulimit -n; cat mnt/project/file; hostname").text(), "64\ngrantedexplicit-one\n");
+    assert_eq!(
+        room.run("ulimit -n; cat mnt/project/file; hostname").text(),
+        "64\ngrantedexplicit-one\n"
+    );
     let pid = shown.sandbox.expect("it has one").pid;
     assert_eq!(crate::look::Process::look(pid).expect("it runs").name, "cowork-init");
     site.verify();
@@ -162,7 +165,8 @@ fn what_a_session_is_told_follows_its_grants(person: Person) {
     let (one, two) = (Folder::new(person, "one"), Folder::new(person, "two"));
     let room = site.room(&json!({ "grants": [{ "path": one.path(), "name": "first" }] }));
     let folder = room.show().folder;
-    let about = room.run("cat COWORK.md; echo $COWORK_WORKSPACE; cat $COWORK_HOME/COWORK.md").text();
+    let about =
+        room.run("cat COWORK.md; echo $COWORK_WORKSPACE; cat $COWORK_HOME/COWORK.md").text();
     assert!(about.contains(&format!("{folder}/mnt/first`: you may change it")), "{about}");
     assert!(about.contains(&format!("\n{folder}/mnt/first\n")), "{about}");
     assert!(about.contains(&format!("{folder}/mnt/outputs")), "{about}");
@@ -201,7 +205,8 @@ fn the_pool_is_used_and_filled_again(person: Person) {
     until("the pool is full", || pooled() == 2);
     let waiting = names(&site.state().join("sessions"));
     assert_eq!(site.sessions().len(), 1, "sessions in the pool are nobody's");
-    let body = json!({ "grants": [{ "path": work.path(), "name": "work" }], "labels": { "a": "b" } });
+    let body =
+        json!({ "grants": [{ "path": work.path(), "name": "work" }], "labels": { "a": "b" } });
     let room = site.room(&body);
     assert!(waiting.contains(room.id()), "it comes from the pool");
     assert_eq!(room.run("cat mnt/work/file; hostname").text(), format!("granted{}\n", room.id()));
@@ -230,9 +235,8 @@ fn labels_are_changed_and_found(person: Person) {
     let one = site.room(&json!({ "labels": { "colour": "red", "old": "1" } }));
     let two = site.room(&json!({ "labels": { "colour": "blue" } }));
     let body = json!({ "labels": { "colour": "green" } });
-    let changed: Session = typed(
-        site.ask(Method::Patch, one.at(""), Some(&body)).expect("labels can be changed"),
-    );
+    let changed: Session =
+        typed(site.ask(Method::Patch, one.at(""), Some(&body)).expect("labels can be changed"));
     assert_eq!(json!(changed.labels), json!({ "colour": "green" }));
     let found = |query: &str| -> Vec<String> {
         let page = site.get(format!("/v1/sessions?{query}"));

@@ -65,7 +65,10 @@ fn limits_change_while_a_session_runs(person: Person) {
     assert!(size <= 16 * 1024 * 1024, "{size}");
     let scratch = change(room, &json!({ "scratch": "128M" }));
     assert_eq!(limit(&scratch, "scratch").value, "128M");
-    assert_eq!(room.run("head -c 64M /dev/zero > /tmp/big; stat -c %s /tmp/big; rm /tmp/big").text(), "67108864\n");
+    assert_eq!(
+        room.run("head -c 64M /dev/zero > /tmp/big; stat -c %s /tmp/big; rm /tmp/big").text(),
+        "67108864\n"
+    );
     if person == Person::Root {
         let changed = change(room, &json!({ "processes": 500, "memory": "64M" }));
         assert_eq!(limit(&changed, "memory").strength, "enforced");

@@ -83,7 +83,7 @@ impl Line {
 
     fn exact(&mut self, length: usize) -> Result<Option<Vec<u8>>> {
         while self.read.len() < length {
-            let mut piece = [0; 64 * 1024];
+            let mut piece = vec![0; 64 * 1024];
             let read = self.stream.read(&mut piece)?;
             if read == 0 && !self.read.is_empty() {
                 return Err(ErrorKind::UnexpectedEof.into());

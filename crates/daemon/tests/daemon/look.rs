@@ -60,7 +60,7 @@ impl Process {
             && let Some(pid) = Pid::from_raw(self.pid)
         {
             // It may have ended meanwhile.
-            kill_process(pid, signal).ok();
+            cowork_sys::ignore(kill_process(pid, signal));
         }
     }
 }

@@ -4,6 +4,18 @@
 //! and ends with a check that nothing is left: no process, mount, control group or socket.
 
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::fn_params_excessive_bools,
+    clippy::format_collect,
+    clippy::items_after_statements,
+    clippy::single_match_else,
+    clippy::string_slice,
+    clippy::too_many_lines,
+    clippy::type_complexity,
+    clippy::unused_result_ok,
+    reason = "a scenario is written down as it happens"
+)]
 
 #[cfg(test)]
 mod access;

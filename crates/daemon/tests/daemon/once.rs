@@ -28,18 +28,18 @@ fn a_session_that_lives_once_leaves_nothing(person: Person) {
                 echo kept > mnt/work/file; (setsid sleep 1001 &) ; exit 7";
     let mut line = Line::start(room, &json!({ "shell": line }));
     let heard = line.hear_all();
-    assert_eq!((heard.code(), heard.out.as_slice(), heard.err.as_slice()), (7, &b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(
+        (heard.code(), heard.out.as_slice(), heard.err.as_slice()),
+        (7, &b"out\n"[..], &b"err\n"[..])
+    );
     assert_eq!(heard.ended.expect("it ended").discarded, Some(1));
     drop(line);
     until("the session is gone", || site.sessions().is_empty());
     assert_eq!(names(&site.state().join("sessions")), [].into());
     assert_eq!(work.read("file").as_deref(), Some("kept\n"));
     assert_eq!(names(work.path()), ["file".to_owned()].into());
-    let kinds: Vec<String> = site
-        .records(&[("session", room.id())])
-        .into_iter()
-        .map(|record| record.kind)
-        .collect();
+    let kinds: Vec<String> =
+        site.records(&[("session", room.id())]).into_iter().map(|record| record.kind).collect();
     for kind in ["session.created", "command.started", "command.ended", "session.removed"] {
         assert!(kinds.iter().any(|known| known == kind), "{kind}: {kinds:?}");
     }
@@ -49,7 +49,7 @@ fn a_session_that_lives_once_leaves_nothing(person: Person) {
 fn it_ends_with_whoever_is_attached(person: Person) {
     let site = Site::with(person, &["--pool", "0"]);
     // Once by a connection that breaks, once by a client that says so.
-    for leave in [None, Some(ToDaemon::Detach)] {
+    for (leave, input) in [(None, 0), (Some(ToDaemon::Detach), 0), (None, 1_000_000)] {
         let room = once(&site);
         // A child that nobody waits for and that does not want to end.
         let mark = format!("mark-of-{}-{}", room.id(), person.uid());
@@ -57,10 +57,13 @@ fn it_ends_with_whoever_is_attached(person: Person) {
             "(setsid bash -c 'trap \"\" TERM HUP; while :; do sleep 1; done' {mark} &); \
              echo started; sleep 1000"
         );
-        let mut line = Line::start(room, &json!({ "shell": shell }));
+        let body = json!({ "shell": shell, "streams": { "stdin": "pipe" } });
+        let mut line = Line::start(room, &body);
         drop(line.hear_until("started"));
         until("all of it runs", || !with_argument(&mark).is_empty());
         let held: Vec<Process> = with_argument(&mark);
+        // Also while input waits that nobody reads.
+        line.input(&vec![b'x'; input.max(1)]);
         if let Some(leave) = leave {
             line.tell(&leave);
         }

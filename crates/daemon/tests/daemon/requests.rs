@@ -25,7 +25,9 @@ fn asking(body: &Value) -> String {
 }
 
 fn calling(path: &str, options: &str) -> String {
-    format!("curl -s --unix-socket $COWORK_REQUESTS http://cowork{path} -w '\\n%{{http_code}}' {options}")
+    format!(
+        "curl -s --unix-socket $COWORK_REQUESTS http://cowork{path} -w '\\n%{{http_code}}' {options}"
+    )
 }
 
 /// The status and the answer that such a line printed.
@@ -68,7 +70,10 @@ fn a_folder_that_was_asked_for_appears(person: Person) {
     folder.write("january", "12.50");
     let number = room.sh(&asking(&wish("last year's invoices", 60)));
     let request = one_pending(room);
-    assert_eq!((request.wanted.as_str(), request.reason.as_str()), ("last year's invoices", "to test"));
+    assert_eq!(
+        (request.wanted.as_str(), request.reason.as_str()),
+        ("last year's invoices", "to test")
+    );
     assert_eq!(request.session, room.id());
     assert_eq!(room.show().pending, 1);
     let target = format!("/v1/requests/{}/decide", request.id);
@@ -81,11 +86,17 @@ fn a_folder_that_was_asked_for_appears(person: Person) {
     assert_eq!(pending(room).len(), 1, "a refused answer is none");
     let body = json!({ "decision": "allow_once", "path": folder.path(), "name": "invoices", "note": "here" });
     let decided = decide(&site, request.id, &body);
-    assert_eq!((decided.state, decided.grant.as_deref()), (RequestState::Allowed, Some("invoices")));
+    assert_eq!(
+        (decided.state, decided.grant.as_deref()),
+        (RequestState::Allowed, Some("invoices"))
+    );
     let (status, told) = answer(room, number);
     assert_eq!(status, 200);
     let at = format!("/sessions/{}/mnt/invoices", room.id());
-    assert_eq!(told, json!({ "id": request.id, "state": "allowed", "at": at, "access": "ro", "note": "here" }));
+    assert_eq!(
+        told,
+        json!({ "id": request.id, "state": "allowed", "at": at, "access": "ro", "note": "here" })
+    );
     // Nothing of the host is told.
     assert!(!told.to_string().contains("/var/tmp"));
     assert_eq!(room.run(&format!("cat {at}/january")).text(), "12.50");
@@ -146,7 +157,11 @@ fn answers_are_remembered_as_far_as_they_were_meant(person: Person) {
     let (_, told) = ask(one, &wish("mine", 0));
     assert_eq!(told["state"], "allowed");
     assert_eq!(one.grants(), [name]);
-    assert_eq!(ask(two, &wish("mine", 0)).1["state"], "pending", "another session is another matter");
+    assert_eq!(
+        ask(two, &wish("mine", 0)).1["state"],
+        "pending",
+        "another session is another matter"
+    );
     let (_, told) = ask(one, &json!({ "wanted": "mine", "reason": "x", "access": "rw" }));
     assert_eq!(told["state"], "pending", "writing is another matter");
     // For good.
@@ -182,9 +197,11 @@ fn what_is_asked_is_bounded_and_plain(person: Person) {
         let (status, told) = ask(room, body);
         assert_eq!(status, *expected, "{body:.100}: {told}");
     }
-    let huge = room.run("head -c 300000 /dev/zero | tr '\\0' x | \
+    let huge = room.run(
+        "head -c 300000 /dev/zero | tr '\\0' x | \
                          curl -s --unix-socket $COWORK_REQUESTS http://cowork/v1/ask --json @- \
-                         -w '%{http_code}' -o /dev/null");
+                         -w '%{http_code}' -o /dev/null",
+    );
     assert!(["400", "413"].contains(&huge.text().as_str()), "{huge:?}");
     assert!(pending(room).is_empty());
     // What a terminal would act on, or show in another order, does not come through.
@@ -237,12 +254,16 @@ fn a_session_knows_of_its_own_requests_alone(person: Person) {
     let (status, refused) = answer(two, two.sh(&own));
     assert_eq!((status, refused["code"].as_str()), (404, Some("no-request")));
     // Nothing of the daemon's own interface is there.
-    for path in ["/v1/sessions", "/v1/info", "/v1/requests", "/v1/audit", "/v1/ask/x", "/v1/shutdown"] {
+    for path in
+        ["/v1/sessions", "/v1/info", "/v1/requests", "/v1/audit", "/v1/ask/x", "/v1/shutdown"]
+    {
         let (status, _) = answer(two, two.sh(&calling(path, "")));
         assert!([400, 404].contains(&status), "{path}: {status}");
     }
-    let (status, _) =
-        answer(two, two.sh(&calling(&format!("/v1/requests/{}/decide", told["id"]), "--json '{}'")));
+    let (status, _) = answer(
+        two,
+        two.sh(&calling(&format!("/v1/requests/{}/decide", told["id"]), "--json '{}'")),
+    );
     assert_eq!(status, 404);
     assert_eq!(pending(one).len(), 1);
 }
@@ -274,6 +295,10 @@ fn requests_outlive_the_daemon_and_end_with_their_session(person: Person) {
     let problem = site.refused(Method::Post, target, Some(&body));
     assert_eq!(problem.status, 404);
     for id in ["0", "99999", "x", "18446744073709551615"] {
-        assert_eq!(site.refused(Method::Get, format!("/v1/requests/{id}"), None).status, 404, "{id}");
+        assert_eq!(
+            site.refused(Method::Get, format!("/v1/requests/{id}"), None).status,
+            404,
+            "{id}"
+        );
     }
 }

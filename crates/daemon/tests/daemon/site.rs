@@ -149,7 +149,7 @@ impl Site {
     /// Asks the daemon to end by a signal.
     pub(crate) fn terminate(&self) {
         self.note_keeper();
-        let pid = lock(&self.daemon).as_ref().map(std::process::Child::id);
+        let pid = lock(&self.daemon).as_ref().map(Child::id);
         let pid = pid.and_then(|pid| i32::try_from(pid).ok()).expect("there is a daemon");
         Process::look(pid).expect("it runs").signal(Signal::TERM);
     }
@@ -254,7 +254,8 @@ impl Site {
             };
             assert_eq!(found.kind, format!("urn:cowork:problem:{}", found.code));
             if (found.status, found.code.as_str()) != (*status, *code) {
-                wrong.push(format!("{body:.100}: {} {}: {}", found.status, found.code, found.title));
+                wrong
+                    .push(format!("{body:.100}: {} {}: {}", found.status, found.code, found.title));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -65,8 +65,7 @@ fn every_byte_arrives_and_comes_back(person: Person) {
     same(&ran.out, &bytes);
     assert_eq!(ran.command.output, bytes.len() as u64);
     // By one connection, while it comes back.
-    let mut line =
-        Line::start(room, &json!({ "argv": ["cat"], "streams": { "stdin": "pipe" } }));
+    let mut line = Line::start(room, &json!({ "argv": ["cat"], "streams": { "stdin": "pipe" } }));
     let mut sender = line.sender();
     let sent = bytes.clone();
     let sending = std::thread::spawn(move || {
@@ -100,7 +99,8 @@ fn streams_are_kept_apart_and_in_order(person: Person) {
     let all = room.output(ran.command.number, &[]);
     assert_eq!(all.len(), out.len() + err.len());
     // What is written one after the other is read one after the other.
-    let ran = room.run("for i in 1 2 3 4 5; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done");
+    let ran =
+        room.run("for i in 1 2 3 4 5; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done");
     let all = room.output(ran.command.number, &[]);
     assert_eq!(String::from_utf8_lossy(&all), "o1\ne1\no2\ne2\no3\ne3\no4\ne4\no5\ne5\n");
 }

@@ -78,7 +78,10 @@ fn keys_mean_what_they_mean(person: Person) {
     drop(line.hear_until("over"));
     assert_eq!(line.hear_all().code(), 0);
     // Interruption reaches who is in the foreground.
-    let mut line = Line::start(room, &on_a_terminal("trap 'echo told; exit 9' INT; echo ready; while :; do sleep 0.05; done"));
+    let mut line = Line::start(
+        room,
+        &on_a_terminal("trap 'echo told; exit 9' INT; echo ready; while :; do sleep 0.05; done"),
+    );
     drop(line.hear_until("ready"));
     line.input(b"\x03");
     let heard = line.hear_until("told");

@@ -43,7 +43,10 @@ fn there_is_one_daemon_per_folder(person: Person) {
     std::fs::set_permissions(other.path(), PermissionsExt::from_mode(0o700)).expect("it is ours");
     let ended = site.command().env("COWORK_RUNTIME_DIR", other.path()).output();
     let said = String::from_utf8_lossy(&ended.expect("it is there").stderr).into_owned();
-    assert!(said.contains("another coworkd") && said.contains(&*site.state().to_string_lossy()), "{said}");
+    assert!(
+        said.contains("another coworkd") && said.contains(&*site.state().to_string_lossy()),
+        "{said}"
+    );
     let mut command = site.command();
     let ended = command.env("COWORK_STATE_DIR", other.path()).output().expect("it is there");
     assert_eq!(ended.status.code(), Some(125));
@@ -85,8 +88,14 @@ impl Disk {
         let uid = person.uid();
         let options = format!("size={size},mode=700,uid={uid},gid={uid}");
         let options = std::ffi::CString::new(options).expect("it has no NUL");
-        rustix::mount::mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(options.as_c_str()))
-            .expect("tests run as root");
+        rustix::mount::mount(
+            "tmpfs",
+            &path,
+            "tmpfs",
+            MountFlags::empty(),
+            Some(options.as_c_str()),
+        )
+        .expect("tests run as root");
         Self { path, _folder: folder }
     }
 
@@ -117,7 +126,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        rustix::mount::unmount(&self.path, UnmountFlags::DETACH).ok();
+        cowork_sys::ignore(rustix::mount::unmount(&self.path, UnmountFlags::DETACH));
     }
 }
 
@@ -229,7 +238,7 @@ fn a_full_disk_refuses_and_loses_nothing(person: Person) {
     let mut outcomes = [0, 0];
     for step in 0..10 {
         disk.fill();
-        disk.free(step * 2048);
+        disk.free(step * step * 4096);
         full_step(room, &work, &more, step, &mut outcomes);
     }
     println!("{} done, {} refused", outcomes[1], outcomes[0]);
@@ -323,7 +332,13 @@ fn a_changed_record_is_found(person: Person) {
     let changed: Vec<String> = lines
         .iter()
         .enumerate()
-        .map(|(index, line)| if index == 4 { line.replacen("\"type\":\"", "\"type\":\"x", 1) } else { (*line).to_owned() })
+        .map(|(index, line)| {
+            if index == 4 {
+                line.replacen("\"type\":\"", "\"type\":\"x", 1)
+            } else {
+                (*line).to_owned()
+            }
+        })
         .collect();
     let mut removed = lines.clone();
     removed.remove(4);
@@ -345,7 +360,10 @@ fn a_changed_record_is_found(person: Person) {
         assert!(!found.whole, "{what}");
         let problem = found.problems.first().unwrap_or_else(|| panic!("{what}: {found:?}"));
         assert_eq!(problem.file.rsplit('/').next(), Some(name.as_str()), "{what}: {found:?}");
-        assert!(problem.line == line || problem.line == line + 1 || problem.line == 0, "{what}: {found:?}");
+        assert!(
+            problem.line == line || problem.line == line + 1 || problem.line == 0,
+            "{what}: {found:?}"
+        );
         assert!(!problem.sentence.is_empty());
     }
     write(&lines);

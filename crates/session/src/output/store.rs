@@ -72,7 +72,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens the folder, makes what is missing for `streams`, and repairs what a killed daemon or
-    /// a crashed host left.
+    /// a crashed host left. At least a page is kept, whatever the cap is.
     pub(super) fn open(folder: &Path, streams: &[Stream], cap: u64) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(folder, flags, Mode::empty())?;
@@ -90,7 +90,7 @@ impl Store {
         let (ends, times) = measure(&files)?;
         let mut kept = prepare(&index)?;
         let (records, covered) = cut(&index, &ends, &mut kept)?;
-        let freed = Ends::default();
+        let (freed, cap) = (Ends::default(), cap.max(PAGE));
         let mut store = Self { index, files, ends, records, open: None, cap, kept, freed };
         store.cover(covered, &times)?;
         Ok(store)
@@ -116,7 +116,7 @@ impl Store {
         }
         let total = self.ends.total();
         let ahead = floor.map_or(0, |floor| total.saturating_sub(floor.max(self.kept.from)));
-        let room = self.cap.saturating_sub(ahead);
+        let room = floor.map_or(u64::MAX, |_| self.cap.saturating_sub(ahead));
         let crowded = ahead > 0 && self.weight() > self.cap.saturating_add(2 * SLACK);
         if room == 0 || crowded {
             return Ok(Taken::Held);

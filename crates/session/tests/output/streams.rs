@@ -89,6 +89,30 @@ fn beyond_the_cap_the_oldest_bytes_go_and_the_writer_goes_on() {
 }
 
 #[test]
+fn a_cap_of_nothing_stops_nobody() {
+    for cap in [0, 1] {
+        let (pump, folder) = (Pump::start().expect("threads"), folder());
+        let ((out, out_end), (err, err_end)) = (pipe(), pipe());
+        let watched = Watched::capped(&pump, folder.path(), vec![from(Stream::Stdout, &out)], cap);
+        let mut child = shell("seq 1000000", out_end, err_end);
+        let progress = watched.finished();
+        assert!(child.wait().expect("it was started").success());
+        drop(err);
+        assert_eq!(progress.total, counted("", 1_000_000, "\n").len() as u64);
+        assert!(progress.total - progress.dropped < 2 << 20, "{progress:?}");
+
+        let ((out, out_end), folder) = (pipe(), crate::support::folder());
+        let watched = Watched::capped(&pump, folder.path(), vec![from(Stream::Stdout, &out)], cap);
+        let consumer = watched.log.consume(0);
+        write(&out_end, b"abc");
+        for at in 1..=3 {
+            watched.total(at);
+            consumer.at(at);
+        }
+    }
+}
+
+#[test]
 fn an_index_of_tiny_pieces_is_bounded_too() {
     use std::os::unix::fs::MetadataExt;
     const CAP: u64 = 10_000;
