@@ -123,6 +123,7 @@ impl Daemon {
         session.change(&self.book, |doc| {
             doc.observe(status);
             let since = crate::book::now();
+            doc.made.get_or_insert_with(|| since.clone());
             doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since });
         })?;
         session.happen(&self.book, Event::Made { running: 0 }, None)?;
@@ -232,6 +233,14 @@ impl Daemon {
 
     /// A session should run and does not: the host was restarted, or the keeper killed.
     async fn report_lost(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
+        if session.doc().made.is_none() {
+            // Nobody was told that it is there.
+            let data = json!({ "reason": "the daemon ended before it was made" });
+            self.book.record("session.failed", Some(&session.id), &data)?;
+            self.forget(&session.id);
+            self.discard(&session.id).await;
+            return Ok(());
+        }
         let why = "its sandbox was gone when the daemon started";
         self.book.record("session.lost", Some(&session.id), &json!({ "reason": why }))?;
         for command in self.unfinished(session)? {

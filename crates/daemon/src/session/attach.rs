@@ -10,11 +10,15 @@ use cowork_session::life::State;
 use cowork_session::output::{Reader, Stream};
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Most bytes of output in one turn.
 const CHUNK: usize = 256 * 1024;
+
+/// Time after which a silent command's client is sent an empty frame.
+const ALIVE: Duration = Duration::from_secs(2);
 
 /// An attachment that was agreed on.
 pub(crate) struct Attachment {
@@ -94,8 +98,14 @@ impl Attachment {
                 continue;
             }
             if !over {
-                if progress.changed().await.is_err() {
-                    break;
+                match tokio::time::timeout(ALIVE, progress.changed()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => break,
+                    // Whether the client is there is not heard while its input waits.
+                    Err(_silent) => {
+                        to.write_all(&header(ChannelId::Stdout, 0)).await?;
+                        to.flush().await?;
+                    }
                 }
                 continue;
             }

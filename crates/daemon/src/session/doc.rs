@@ -32,6 +32,9 @@ pub(crate) struct Doc {
     pub(crate) limits: Vec<Limit>,
     /// How many commands were ever started.
     pub(crate) commands: u32,
+    /// When its sandbox was first there; one that never was is nobody's.
+    #[serde(default)]
+    pub(crate) made: Option<String>,
     /// It is being removed: whoever finds it goes on with that.
     #[serde(default)]
     pub(crate) removing: bool,

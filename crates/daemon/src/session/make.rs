@@ -126,6 +126,7 @@ impl Daemon {
             enforcement: Vec::new(),
             limits: Vec::new(),
             commands: 0,
+            made: None,
             removing: false,
         })
     }
@@ -301,6 +302,7 @@ impl Daemon {
         session.change(&self.book, |doc| {
             doc.observe(&status);
             doc.sandbox = Some(KeptSandbox { pid: status.init, since: now() });
+            doc.made.get_or_insert_with(now);
             doc.state = after;
             doc.reason = None;
             doc.changed = now();

@@ -13,7 +13,6 @@
     clippy::string_slice,
     clippy::too_many_lines,
     clippy::type_complexity,
-    clippy::unused_result_ok,
     reason = "a scenario is written down as it happens"
 )]
 
