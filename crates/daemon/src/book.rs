@@ -3,8 +3,8 @@
 //! Invariant: what is done was recorded first. If it cannot be recorded it is not done.
 
 use crate::trouble::Trouble;
-use cowork_audit::{Head, Ledger};
-use cowork_session::catalogue::{Catalogue, CatalogueError};
+use cowork_audit::{Filter, Head, Ledger, Record};
+use cowork_session::catalogue::{Catalogue, CatalogueError, Together};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -44,6 +44,8 @@ pub(crate) struct Book {
     ledger: Mutex<Ledger>,
     audit: PathBuf,
     latest: watch::Sender<u64>,
+    /// Records of the last daemon that the catalogue does not know of.
+    pub(crate) ahead: Vec<Record>,
 }
 
 impl Book {
@@ -53,13 +55,18 @@ impl Book {
         let audit = state.join("audit");
         let opened = Ledger::open(&audit, head_of(&catalogue, SYNCED)?.as_ref())?;
         let found = opened.ledger.head().seq;
-        let lost = head_of(&catalogue, HEAD)?.filter(|known| known.seq > found);
+        let known = head_of(&catalogue, HEAD)?;
+        let after = known.as_ref().map_or(0, |known| known.seq);
+        let lost = known.filter(|known| known.seq > found);
+        // The last daemon was killed before the catalogue knew of these.
+        let ahead = cowork_audit::read(&audit, &Filter { after, ..Filter::default() })?;
         let (_, last) = catalogue.event_range()?;
         let book = Self {
             catalogue,
             ledger: Mutex::new(opened.ledger),
             audit,
             latest: watch::channel(last).0,
+            ahead,
         };
         if let Some(cut) = opened.cut {
             book.record("audit.repaired", None, &serde_json::json!({ "unfinished": cut }))?;
@@ -88,6 +95,17 @@ impl Book {
         session: Option<&str>,
         data: &Value,
     ) -> Result<(), Trouble> {
+        self.record_with(kind, session, data, |_| Ok(()))
+    }
+
+    /// Records something, and writes what belongs to it into the catalogue in the same step.
+    pub(crate) fn record_with(
+        &self,
+        kind: &str,
+        session: Option<&str>,
+        data: &Value,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
         let time = now();
         // The lock is held until the catalogue knows the head too: heads must not be overtaken.
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,6 +113,7 @@ impl Book {
         let text = data.to_string();
         let id = self.catalogue.together(|catalogue| {
             catalogue.set(HEAD, &format!("{} {}", head.seq, head.hash))?;
+            belongs(catalogue)?;
             catalogue.add_event(&time, kind, session, &text)
         })?;
         drop(ledger);
@@ -116,6 +135,11 @@ impl Book {
             self.catalogue.trim_events(MAX_EVENTS)?;
         }
         Ok(())
+    }
+
+    /// The number of the last record.
+    pub(crate) fn last_record(&self) -> u64 {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).head().seq
     }
 
     /// The number of the last event, and every new one.

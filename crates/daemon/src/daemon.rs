@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use crate::trouble::Trouble;
 use cowork_sandbox::places::Places;
 use cowork_session::output::Pump;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -38,12 +39,20 @@ pub(crate) struct Daemon {
 /// Runs until the daemon is idle or asked to leave.
 pub(crate) fn run(settings: Settings) -> Result<(), Trouble> {
     let folders = Folders::prepare()?;
+    raise_open_files();
     drop_capabilities()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Trouble::host("cannot start", error))?;
     runtime.block_on(serve(settings, folders))
+}
+
+/// A running command holds several descriptors; the daemon uses all that it may have.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    cowork_sys::ignore(setrlimit(Resource::Nofile, most));
 }
 
 /// The daemon needs no capability; the keeper, which it starts, gets its own.

@@ -240,7 +240,16 @@ fn lost() -> Trouble {
 }
 
 async fn hear(engine: Arc<Engine>, link: Arc<Link>) {
-    while let Ok(Some(packet)) = link.packets.receive(Peer::Trusted).await {
+    loop {
+        let packet = match link.packets.receive(Peer::Trusted).await {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break,
+            Err(error) => match Errno::from_io_error(&error) {
+                // Not a message; the next one may be.
+                Some(Errno::BADMSG | Errno::MSGSIZE) => continue,
+                _ => break,
+            },
+        };
         let Ok(message) = cowork_api::decode::<Message>(&packet.bytes) else { continue };
         match message {
             Message::Answer { number, result } => {

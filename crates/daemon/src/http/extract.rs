@@ -1,6 +1,7 @@
 //! Reading requests: whatever cannot be read is answered with a problem, never with silence.
 
 use crate::trouble::Trouble;
+use axum::RequestExt;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
@@ -27,11 +28,12 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 .with_status(axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE)
                 .with_hint("send `Content-Type: application/json`"));
         }
-        let bytes = axum::body::to_bytes(request.into_body(), MAX_JSON).await.map_err(|_long| {
-            let sentence = format!("the body is longer than {MAX_JSON} bytes");
-            Trouble::refused("too-large", sentence)
-                .with_status(axum::http::StatusCode::PAYLOAD_TOO_LARGE)
-        })?;
+        let bytes =
+            axum::body::to_bytes(request.into_limited_body(), MAX_JSON).await.map_err(|_long| {
+                let sentence = format!("the body is longer than {MAX_JSON} bytes");
+                Trouble::refused("too-large", sentence)
+                    .with_status(axum::http::StatusCode::PAYLOAD_TOO_LARGE)
+            })?;
         // An empty body is an empty object: every field may have a default.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         // A list of values without their names would pass for an object.

@@ -33,15 +33,17 @@ pub(super) async fn once(
     let upgrade = request.headers().contains_key(header::UPGRADE);
     match key {
         Some(key) if request.method() == Method::POST && !upgrade => {
-            remembered(&daemon, &key, request, next).await.unwrap_or_else(Trouble::into_response)
+            // Carried out and remembered to the end, whether or not the client waits for it.
+            let work = super::sessions::detached(remembered(daemon, key, request, next));
+            work.await.unwrap_or_else(Trouble::into_response)
         }
         _ => next.run(request).await,
     }
 }
 
 async fn remembered(
-    daemon: &Daemon,
-    key: &HeaderValue,
+    daemon: Arc<Daemon>,
+    key: HeaderValue,
     request: Request,
     next: Next,
 ) -> Result<Response, Trouble> {

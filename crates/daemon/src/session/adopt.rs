@@ -19,7 +19,7 @@ impl Daemon {
     pub(crate) async fn adopt(self: &Arc<Self>) -> Result<(), Trouble> {
         let mut alive = BTreeMap::new();
         if self.engine.find().await?
-            && let Ok((Reply::Sessions(found), _)) = self.engine.call(Request::Sessions).await
+            && let (Reply::Sessions(found), _) = self.engine.call(Request::Sessions).await?
         {
             alive.extend(found.into_iter().map(|status| (status.session.clone(), status)));
         }
@@ -29,7 +29,9 @@ impl Daemon {
                 Ok(doc) => {
                     let session = Session::new(doc);
                     self.insert(&session);
-                    self.adopt_one(&session, status).await?;
+                    if let Err(trouble) = self.adopt_one(&session, status).await {
+                        self.give_up_on(&session, &trouble).await?;
+                    }
                 }
                 Err(error) => {
                     let data = json!({ "session": id, "reason": error.to_string() });
@@ -41,8 +43,46 @@ impl Daemon {
         for id in alive.into_keys() {
             drop(self.engine.call(Request::Destroy { session: id }).await);
         }
+        self.close_unknown()?;
         self.sweep_pool().await;
         self.empty_trash().await;
+        Ok(())
+    }
+
+    /// Commands that the last daemon recorded and was killed before it could do more: they never
+    /// ran, and that is recorded too.
+    fn close_unknown(&self) -> Result<(), Trouble> {
+        for record in self.book.ahead.iter().filter(|record| record.kind == "command.started") {
+            let number = record.data.get("command").and_then(serde_json::Value::as_u64);
+            let number = number.and_then(|number| u32::try_from(number).ok());
+            let (Some(session), Some(number)) = (record.session.as_deref(), number) else {
+                continue;
+            };
+            if self.book.catalogue.command(session, number)?.is_none() {
+                let data = json!({
+                    "command": number, "state": CommandState::Interrupted,
+                    "reason": { "code": "not-started",
+                                "sentence": "the daemon ended before it was started" },
+                });
+                self.book.record("command.ended", Some(session), &data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A session that cannot be taken over has failed; the others go on.
+    async fn give_up_on(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        trouble: &Trouble,
+    ) -> Result<(), Trouble> {
+        let why = trouble.line();
+        self.book.record("session.lost", Some(&session.id), &json!({ "reason": why }))?;
+        self.dismantle(session).await;
+        self.interrupt(session, "sandbox-lost", &why);
+        if session.state().is_live() {
+            session.happen(&self.book, Event::Stop, Some(&why))?;
+        }
         Ok(())
     }
 
@@ -52,7 +92,10 @@ impl Daemon {
         status: Option<Status>,
     ) -> Result<(), Trouble> {
         let doc = session.doc();
-        if doc.removing || (doc.spec.life == Life::Once && !self.has_running(session)?) {
+        if let Some(leave) = doc.removing {
+            return self.remove(session, leave).await;
+        }
+        if doc.spec.life == Life::Once && !self.has_running(session)? {
             return self.remove(session, Leave::Nothing).await;
         }
         match (doc.state.is_live(), status) {
@@ -97,6 +140,7 @@ impl Daemon {
         for command in unfinished {
             self.adopt_command(session, command).await?;
         }
+        self.adopt_leftovers(session).await?;
         self.listen(session, sockets)?;
         let doc = session.doc();
         if doc.state == State::Creating {
@@ -123,10 +167,29 @@ impl Daemon {
         session.change(&self.book, |doc| {
             doc.observe(status);
             let since = crate::book::now();
-            doc.made.get_or_insert_with(|| since.clone());
             doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since });
         })?;
         session.happen(&self.book, Event::Made { running: 0 }, None)?;
+        Ok(())
+    }
+
+    /// Commands that have ended may have left processes that still write: their output is kept too.
+    async fn adopt_leftovers(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
+        /// How many of the last commands are looked at.
+        const LAST: u32 = 256;
+        let after = session.doc().commands.saturating_sub(LAST);
+        for (number, text) in self.book.catalogue.commands(&session.id, after, LAST)? {
+            let Ok(command) = serde_json::from_str::<Command>(&text) else { continue };
+            if super::commands::is_running(command.state) {
+                continue;
+            }
+            let withdraw = Request::Withdraw { session: session.id.clone(), command: number };
+            let Ok((_, handles)) = self.engine.call(withdraw).await else { continue };
+            let ends = Ends::withdrawn(command.streams, handles);
+            let run = self.follow(session, command, ends)?;
+            session.live().runs.insert(number, Arc::clone(&run));
+            tokio::spawn(super::commands::release(Arc::clone(self), Arc::clone(session), run));
+        }
         Ok(())
     }
 

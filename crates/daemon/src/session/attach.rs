@@ -112,9 +112,14 @@ impl Attachment {
             // What waited for this reader, in a pipe, is still to come.
             consumer.at(offset);
             run.settled().await;
-            if !run.log.is_held() && !output(to, &mut reader, &mut offset).await? {
+            if output(to, &mut reader, &mut offset).await? {
+                continue;
+            }
+            if !run.log.is_held() {
                 break;
             }
+            // It waits for another reader.
+            drop(tokio::time::timeout(ALIVE, progress.changed()).await);
         }
         drop(consumer);
         control(to, &FromDaemon::Ended(Box::new(run.command()))).await?;

@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde_json::json;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
@@ -47,6 +47,8 @@ pub(crate) struct Run {
     ended_by: Mutex<Option<Reason>>,
     /// How many clients are attached to it.
     attached: AtomicUsize,
+    /// Whether its end was told.
+    ending: AtomicBool,
 }
 
 impl Run {
@@ -160,16 +162,24 @@ impl Daemon {
         let data = json!({
             "command": number, "argv": command.argv, "cwd": command.cwd, "variables": names,
         });
-        self.book.record("command.started", Some(&session.id), &data)?;
-        self.keep(&command)?;
-        let deposit = Request::Deposit { session: session.id.clone(), command: number };
-        self.engine.post(deposit, &ends.deposit()).await?;
-        if let Some(stdin) = &ends.stdin {
-            let command = wiring::input_of(number);
-            let deposit = Request::Deposit { session: session.id.clone(), command };
-            self.engine.post(deposit, &[stdin.as_fd()]).await?;
-        }
-        let run = self.follow(session, command, ends)?;
+        let text = document(&command)?;
+        let before = self.book.last_record();
+        let recorded =
+            self.book.record_with("command.started", Some(&session.id), &data, |catalogue| {
+                catalogue.put_command(&session.id, number, &text)
+            });
+        let followed = match recorded {
+            Ok(()) => self.prepare(session, command.clone(), ends).await,
+            Err(trouble) if self.book.last_record() == before => return Err(trouble),
+            Err(trouble) => Err(trouble),
+        };
+        let run = match followed {
+            Ok(run) => run,
+            Err(trouble) => {
+                self.never_ran(command, &trouble);
+                return Err(trouble);
+            }
+        };
         session.live().runs.insert(number, Arc::clone(&run));
         let borrowed: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
         let started = guest.execute(execute, &borrowed).await;
@@ -179,6 +189,38 @@ impl Daemon {
         self.started(session, &run, started)?;
         self.limit_time(session, &run)?;
         Ok(run)
+    }
+
+    /// Leaves our ends of a command's streams with the keeper, and follows its output.
+    async fn prepare(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        command: Command,
+        ends: Ends,
+    ) -> Result<Arc<Run>, Trouble> {
+        let number = command.number;
+        let deposit = Request::Deposit { session: session.id.clone(), command: number };
+        self.engine.post(deposit, &ends.deposit()).await?;
+        if let Some(stdin) = &ends.stdin {
+            let command = wiring::input_of(number);
+            let deposit = Request::Deposit { session: session.id.clone(), command };
+            self.engine.post(deposit, &[stdin.as_fd()]).await?;
+        }
+        self.follow(session, command, ends)
+    }
+
+    /// Records the end of a command that was recorded and could not be started.
+    fn never_ran(&self, mut command: Command, trouble: &Trouble) {
+        let reason = Reason { code: "not-started".into(), sentence: trouble.line() };
+        let data = json!({
+            "command": command.number, "state": CommandState::Interrupted, "reason": reason,
+        });
+        drop(self.book.record("command.ended", Some(&command.session), &data));
+        command.state = CommandState::Interrupted;
+        command.reason = Some(reason);
+        command.ended = Some(now());
+        // Its session may be gone.
+        drop(self.keep(&command));
     }
 
     /// Cancels a command when its time is over, if it has a limit.
@@ -234,8 +276,7 @@ impl Daemon {
 
     /// Keeps a command in the catalogue.
     pub(crate) fn keep(&self, command: &Command) -> Result<(), Trouble> {
-        let text = serde_json::to_string(command)
-            .map_err(|error| Trouble::host("cannot write down a command", error))?;
+        let text = document(command)?;
         Ok(self.book.catalogue.put_command(&command.session, command.number, &text)?)
     }
 
@@ -266,6 +307,7 @@ impl Daemon {
             terminal: ends.terminal,
             ended_by: Mutex::default(),
             attached: AtomicUsize::new(0),
+            ending: AtomicBool::new(false),
         }))
     }
 
@@ -277,6 +319,10 @@ impl Daemon {
     /// Init says that a command has ended.
     pub(crate) fn command_ended(self: &Arc<Self>, session: &Arc<Session>, end: End) {
         let Some(run) = session.run(end.command) else { return };
+        // It ends once, whatever a hostile init says.
+        if run.ending.swap(true, Ordering::Relaxed) {
+            return;
+        }
         // What it wrote before it ended is in its log before its end is told.
         let (daemon, session, again) = (Arc::clone(self), Arc::clone(session), Arc::clone(&run));
         let handle = tokio::runtime::Handle::current();
@@ -303,10 +349,14 @@ impl Daemon {
                 wall_ms: millis_since(&command.started),
             });
         });
-        let concluded = self.conclude(session, run, CommandState::Exited, ended_by);
-        if concluded.is_ok()
-            && let Ok(guest) = session.guest()
-        {
+        // An end that cannot be written down is told when it can.
+        while self.conclude(session, run, CommandState::Exited, ended_by.clone()).is_err() {
+            if self.find(&session.id).is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        if let Ok(guest) = session.guest() {
             drop(guest.tell(&ToInit::Acknowledge { command: run.number }).await);
         }
         tokio::spawn(release(Arc::clone(&self), Arc::clone(session), Arc::clone(run)));
@@ -337,11 +387,10 @@ impl Daemon {
         if !run.is_running() {
             return Ok(());
         }
-        let command = run.change(|command| {
-            command.state = state;
-            command.reason = reason;
-            command.ended = Some(now());
-        });
+        let mut command = run.command();
+        command.state = state;
+        command.reason = reason;
+        command.ended = Some(now());
         let data = json!({
             "command": command.number,
             "state": command.state,
@@ -351,13 +400,20 @@ impl Daemon {
             "usage": command.usage,
             "output": command.output,
         });
-        let recorded = self.book.record("command.ended", Some(&session.id), &data);
-        let kept = self.keep(&command);
+        let recorded = document(&command).and_then(|text| {
+            self.book.record_with("command.ended", Some(&session.id), &data, |catalogue| {
+                catalogue.put_command(&session.id, command.number, &text)
+            })
+        });
+        if recorded.is_err() && state == CommandState::Exited {
+            return recorded;
+        }
+        run.change(|known| *known = command);
         run.wake();
         let running = session.running();
         let happened = session.happen(&self.book, Event::Commands { running }, None);
         Self::trim_runs(session);
-        recorded.and(kept).and(happened.map(drop))
+        recorded.and(happened.map(drop))
     }
 
     /// Commands that ended long ago are looked up in the catalogue.
@@ -402,9 +458,15 @@ impl Daemon {
     }
 }
 
+/// A command as the catalogue keeps it.
+fn document(command: &Command) -> Result<String, Trouble> {
+    serde_json::to_string(command)
+        .map_err(|error| Trouble::host("cannot write down a command", error))
+}
+
 /// The keeper need not keep the streams of a command that has ended, once every one of them has: a
 /// process that it left behind may still write.
-async fn release(daemon: Arc<Daemon>, session: Arc<Session>, run: Arc<Run>) {
+pub(crate) async fn release(daemon: Arc<Daemon>, session: Arc<Session>, run: Arc<Run>) {
     let mut progress = run.progress.subscribe();
     while !run.log.progress().finished {
         if progress.changed().await.is_err() {

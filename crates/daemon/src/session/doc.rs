@@ -1,5 +1,6 @@
 //! What the catalogue keeps of a session, and how it is shown.
 
+use super::remove::Leave;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{LayerState, Status, Strength};
 use cowork_api::plan::Identity;
@@ -35,9 +36,9 @@ pub(crate) struct Doc {
     /// When its sandbox was first there; one that never was is nobody's.
     #[serde(default)]
     pub(crate) made: Option<String>,
-    /// It is being removed: whoever finds it goes on with that.
+    /// It is being removed, but for this: whoever finds it goes on with that.
     #[serde(default)]
-    pub(crate) removing: bool,
+    pub(crate) removing: Option<Leave>,
 }
 
 /// What the user asked for.
@@ -52,6 +53,11 @@ pub(crate) struct Spec {
     pub(crate) life: Life,
     pub(crate) home: Option<Raw>,
     pub(crate) outputs: Option<Raw>,
+    /// Which folders those were when the user named them: device and inode.
+    #[serde(default)]
+    pub(crate) home_is: Option<(u64, u64)>,
+    #[serde(default)]
+    pub(crate) outputs_is: Option<(u64, u64)>,
     pub(crate) workspace: Option<String>,
 }
 

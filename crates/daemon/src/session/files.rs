@@ -19,6 +19,9 @@ use std::time::{Duration, SystemTime};
 /// Most entries of a folder that are listed at once.
 pub(crate) const MAX_ENTRIES: usize = 10_000;
 
+/// A folder, what may be done with it, and which folder it must be.
+type Root = (PathBuf, Access, Option<(u64, u64)>);
+
 /// A place in one of a session's folders.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -29,19 +32,25 @@ pub(crate) struct Place {
 
 impl Daemon {
     /// The host's folder behind a name of the API: `outputs`, `uploads`, or a grant.
-    fn root_of(&self, session: &Session, root: &str) -> Result<(PathBuf, Access), Trouble> {
+    /// With it, which folder it must be, unless it is the daemon's own.
+    fn root_of(&self, session: &Session, root: &str) -> Result<Root, Trouble> {
         let doc = session.doc();
         let own = self.folders.session(&session.id);
         let kept = doc.grants.iter().find(|kept| kept.grant.name == root);
         match (root, kept) {
             ("outputs", _) => match &doc.spec.outputs {
-                Some(outputs) => Ok((doc::path(outputs)?, Access::Write)),
-                None => Ok((own.join("outputs"), Access::Write)),
+                Some(outputs) => Ok((
+                    doc::path(outputs)?,
+                    Access::Write,
+                    Some(doc.spec.outputs_is.unwrap_or_default()),
+                )),
+                None => Ok((own.join("outputs"), Access::Write, None)),
             },
             // Read-only for the session, not for the user.
-            ("uploads", _) => Ok((own.join("uploads"), Access::Write)),
+            ("uploads", _) => Ok((own.join("uploads"), Access::Write, None)),
             (_, Some(kept)) if kept.phase == Phase::Granted => {
-                Ok((doc::path(&kept.grant.path)?, kept.grant.access))
+                let is = Some((kept.device, kept.inode));
+                Ok((doc::path(&kept.grant.path)?, kept.grant.access, is))
             }
             _ => Err(Trouble::missing(
                 "no-root",
@@ -67,10 +76,15 @@ impl Daemon {
             return Err(Trouble::refused("bad-path", "a path below the folder is wanted")
                 .with_hint("without `..` and without `/` at the start"));
         }
-        let (folder, access) = self.root_of(session, root)?;
+        let (folder, access, must_be) = self.root_of(session, root)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&folder, flags, Mode::empty())
             .map_err(|errno| explain(errno, "open the folder"))?;
+        let stat = rustix::fs::fstat(&folder).map_err(|errno| explain(errno, "look at it"))?;
+        if must_be.is_some_and(|is| is != (stat.st_dev, stat.st_ino)) {
+            // A session that can write above it may have put a link in its place.
+            return Err(Trouble::conflict("folder-changed", "it is no longer the folder granted"));
+        }
         Ok(Place { folder, path: path.to_path_buf(), access })
     }
 

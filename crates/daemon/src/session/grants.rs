@@ -155,6 +155,10 @@ impl Daemon {
                 Ok((Reply::Granted { submounts: found }, _)) => submounts = found,
                 Ok(_) => {}
                 Err(trouble) => {
+                    // It may have been attached although the answer did not arrive.
+                    let (session_id, name) = (session.id.clone(), name.clone());
+                    let revoke = Request::Revoke { session: session_id, name: name.clone() };
+                    drop(self.engine.call(revoke).await);
                     session.change(&self.book, |doc| {
                         doc.grants.retain(|kept| kept.grant.name != name);
                     })?;

@@ -9,8 +9,8 @@ use crate::folders;
 use crate::guest::{End, Guest};
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Reply, Request, Status};
-use cowork_api::plan::SessionPlan;
-use cowork_client::types::{Life, NewSession};
+use cowork_api::plan::{Identity, SessionPlan};
+use cowork_client::types::{Life, NewSession, Raw};
 use cowork_policy::plan::{GrantRequest, Home};
 use cowork_policy::{Access, GrantName, HostPath, SessionId, plan};
 use cowork_sandbox::folder::Folder;
@@ -76,10 +76,8 @@ impl Daemon {
         if let Some(workspace) = &new.workspace {
             about::check_workspace(workspace)?;
         }
-        for folder in [&new.home, &new.outputs].into_iter().flatten() {
-            let opened = Self::open_folder(&doc::path(folder)?)?;
-            self.refuse_sensitive(&opened, Meant::No)?;
-        }
+        let home = new.home.as_ref().map(|home| self.pin(home)).transpose()?;
+        let outputs = new.outputs.as_ref().map(|outputs| self.pin(outputs)).transpose()?;
         Ok(Spec {
             profile: new.profile,
             debugger: new.debugger,
@@ -87,10 +85,21 @@ impl Daemon {
             best_effort: new.best_effort,
             labels: new.labels,
             life: new.life,
-            home: new.home,
-            outputs: new.outputs,
+            home_is: home.as_ref().map(|(_, identity)| *identity),
+            outputs_is: outputs.as_ref().map(|(_, identity)| *identity),
+            home: home.map(|(path, _)| path),
+            outputs: outputs.map(|(path, _)| path),
             workspace: new.workspace,
         })
+    }
+
+    /// Where a folder really lies that the user named, and which folder that is: later it must still
+    /// be that one.
+    fn pin(&self, folder: &Raw) -> Result<(Raw, (u64, u64)), Trouble> {
+        let opened = Self::open_folder(&doc::path(folder)?)?;
+        self.refuse_sensitive(&opened, Meant::No)?;
+        let identity = opened.identity();
+        Ok((doc::raw(opened.path()), (identity.device, identity.inode)))
     }
 
     /// A session that is not there yet.
@@ -127,7 +136,7 @@ impl Daemon {
             limits: Vec::new(),
             commands: 0,
             made: None,
-            removing: false,
+            removing: None,
         })
     }
 
@@ -251,7 +260,16 @@ impl Daemon {
         about::write(self, doc)?;
         let mut own = Vec::new();
         let home = match (doc.spec.life, &doc.spec.home) {
-            (_, Some(home)) => Home::Folder(doc::host_path(home)?),
+            (_, Some(home)) => {
+                let path = doc::path(home)?;
+                let found = Folder::open(&path).map_err(|error| unusable(&error))?;
+                let identity = found.identity();
+                let same = doc.spec.home_is == Some((identity.device, identity.inode));
+                if !same || found.path() != path {
+                    return Err(changed(&path));
+                }
+                Home::Folder(doc::host_path(home)?)
+            }
             (Life::Once, None) => Home::Memory,
             (Life::Kept, None) => {
                 folders::make(&folder.join("home"))?;
@@ -264,7 +282,14 @@ impl Daemon {
         }
         match &doc.spec.outputs {
             Some(outputs) => {
-                own.push(own_grant(&doc::path(outputs)?, GrantName::outputs(), Access::Write)?);
+                // The keeper refuses another folder than the one that was named.
+                let (device, inode) = doc.spec.outputs_is.unwrap_or_default();
+                own.push(GrantRequest {
+                    path: doc::host_path(outputs)?,
+                    folder: Identity { device, inode },
+                    access: Access::Write,
+                    name: GrantName::outputs(),
+                });
             }
             None if doc.spec.life == Life::Kept => {
                 folders::make(&folder.join("outputs"))?;
@@ -299,6 +324,15 @@ impl Daemon {
         let running = session.running();
         let before = session.state();
         let after = before.after(Event::Made { running })?;
+        let mut doc = session.doc();
+        doc.observe(&status);
+        let data = json!({
+            "sandbox": status.init,
+            "enforcement": doc.enforcement,
+            "limits": doc.limits,
+        });
+        self.book.record("session.ready", Some(&session.id), &data)?;
+        // Last: what is not written down as made is taken back by whoever finds it.
         session.change(&self.book, |doc| {
             doc.observe(&status);
             doc.sandbox = Some(KeptSandbox { pid: status.init, since: now() });
@@ -314,19 +348,12 @@ impl Daemon {
                     Path::new(std::ffi::OsStr::from_bytes(mount)).starts_with(&path)
                 };
                 let inside = status.submounts.iter().filter(inside);
-                kept.grant.submounts =
-                    inside.map(|mount| cowork_client::types::Raw::new(mount.clone())).collect();
+                kept.grant.submounts = inside.map(|mount| Raw::new(mount.clone())).collect();
             }
         })?;
         let data = json!({ "from": before.name(), "to": after.name(), "reason": null });
         self.book.note("session.state", Some(&session.id), &data);
-        let doc = session.doc();
-        let data = json!({
-            "sandbox": status.init,
-            "enforcement": doc.enforcement,
-            "limits": doc.limits,
-        });
-        self.book.record("session.ready", Some(&session.id), &data)
+        Ok(())
     }
 
     /// Speaks to the init of a session, and hears what is asked for inside.
@@ -408,6 +435,12 @@ pub(crate) fn own_grant(
 fn real_path(path: &Path) -> Result<HostPath, Trouble> {
     let folder = Folder::open(path).map_err(|error| unusable(&error))?;
     HostPath::new(folder.path()).map_err(|error| Trouble::host(error.to_string(), "state folder"))
+}
+
+fn changed(path: &Path) -> Trouble {
+    let sentence = format!("`{}` is no longer the folder that was named", path.display());
+    Trouble::conflict("folder-changed", sentence)
+        .with_hint("look at what it is now, and make a new session")
 }
 
 fn unusable(error: &cowork_sandbox::folder::FolderError) -> Trouble {

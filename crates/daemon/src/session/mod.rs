@@ -61,6 +61,8 @@ struct Live {
     usage: VecDeque<Usage>,
     /// Whether its disk was found to be over its limit.
     over_disk: bool,
+    /// How often it has asked for something.
+    asked: u32,
 }
 
 impl Session {
@@ -129,6 +131,9 @@ impl Session {
             doc.state = after;
             doc.reason = reason.map(ToOwned::to_owned);
             doc.changed = now();
+            if let Event::Made { .. } = event {
+                doc.made.get_or_insert_with(now);
+            }
             if !after.is_live() {
                 doc.sandbox = None;
             }
@@ -145,6 +150,13 @@ impl Session {
             Trouble::conflict("no-sandbox", "the session has no sandbox at the moment")
                 .with_hint("see `cowork status`")
         })
+    }
+
+    /// It asks for something: how often it has.
+    pub(crate) fn count_ask(&self) -> u32 {
+        let mut live = self.live();
+        live.asked = live.asked.saturating_add(1);
+        live.asked
     }
 
     /// How many commands run.
@@ -214,7 +226,7 @@ pub(crate) async fn summarise(daemon: Arc<crate::daemon::Daemon>) {
         let mut seen = BTreeMap::new();
         for session in daemon.all() {
             let doc = session.doc();
-            if doc.spec.life == cowork_client::types::Life::Once || doc.removing {
+            if doc.spec.life == cowork_client::types::Life::Once || doc.removing.is_some() {
                 continue;
             }
             let stamp = format!("{} {} {}", doc.changed, doc.grants.len(), doc.commands);

@@ -8,6 +8,7 @@ use cowork_api::keeper::Request;
 use cowork_client::types::{Life, RequestState};
 use cowork_sandbox::folder::Folder;
 use cowork_session::life::{Event, State};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ use std::time::Duration;
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// What stays when a session is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Leave {
     /// Nothing but the record.
     Nothing,
@@ -42,7 +43,7 @@ impl Daemon {
             Leave::Outputs => json!(["outputs"]),
         };
         self.book.record("session.removed", Some(&session.id), &json!({ "left": left }))?;
-        session.change(&self.book, |doc| doc.removing = leave == Leave::Nothing)?;
+        session.change(&self.book, |doc| doc.removing = Some(leave))?;
         self.dismantle(session).await;
         self.interrupt(session, "stopped", "the session was removed");
         if session.state() != State::Ended {

@@ -6,12 +6,15 @@ use crate::book::now;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_client::types::{Access, Ask, Decide, Decision, Grant, NewGrant, Request, RequestState};
-use cowork_session::catalogue::{Requests, Standing};
+use cowork_session::catalogue::{Requests, Standing as Waits};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Most requests of one session that wait for an answer.
 const MAX_PENDING: u32 = 16;
+/// Most requests of one session in its life with this daemon.
+const MAX_ASKS: u32 = 1000;
 /// Longest text of a request, in bytes.
 const MAX_TEXT: usize = 2000;
 
@@ -27,6 +30,10 @@ impl Daemon {
                 let sentence = format!("`{name}` must be a text of at most {MAX_TEXT} bytes");
                 return Err(Trouble::refused("bad-request", sentence));
             }
+        }
+        if session.count_ask() > MAX_ASKS {
+            let sentence = format!("a session asks at most {MAX_ASKS} times");
+            return Err(Trouble::conflict("too-many", sentence));
         }
         if self.book.catalogue.count_pending(&session.id)? >= MAX_PENDING {
             let sentence = format!("{MAX_PENDING} requests wait for an answer already");
@@ -58,7 +65,8 @@ impl Daemon {
         let request = Request { id, ..request };
         self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
         match self.standing_answer(&request)? {
-            Some(decide) => self.decide(id, &decide).await,
+            // If it cannot be carried out as it stands, the user is asked.
+            Some(decide) => Ok(self.decide(id, &decide).await.unwrap_or(request)),
             None => Ok(request),
         }
     }
@@ -149,39 +157,70 @@ impl Daemon {
         self.book.record("request.decided", Some(&request.session), &data)?;
         let text = serde_json::to_string(&request)
             .map_err(|error| Trouble::host("cannot write down a request", error))?;
-        self.book.catalogue.put_request(request.id, Standing::Decided, &text)?;
+        self.book.catalogue.put_request(request.id, Waits::Decided, &text)?;
         Ok(request)
     }
 
-    /// What the user said for good about the same wish, in the same words.
+    /// What the user said for good about the same wish, in the same words, if the folder is still
+    /// the one that was meant.
     fn standing_answer(&self, request: &Request) -> Result<Option<Decide>, Trouble> {
-        for scope in [Some(request.session.as_str()), None] {
-            if let Some(text) = self.book.catalogue.get(&standing_key(scope, request))? {
-                return Ok(serde_json::from_str(&text).ok());
-            }
+        for scope in [self.scope(&request.session), None] {
+            let Some(text) = self.book.catalogue.get(&standing_key(scope.as_deref(), request))?
+            else {
+                continue;
+            };
+            let Ok(standing) = serde_json::from_str::<Standing>(&text) else { return Ok(None) };
+            let Some(path) = &standing.decide.path else { return Ok(Some(standing.decide)) };
+            let path = super::doc::path(path)?;
+            let same = Self::open_folder(&path).is_ok_and(|folder| {
+                let identity = folder.identity();
+                folder.path() == path && standing.folder == Some((identity.device, identity.inode))
+            });
+            return Ok(same.then_some(standing.decide));
         }
         Ok(None)
+    }
+
+    /// A session by its name and its birth: another one of the same name is another one.
+    fn scope(&self, session: &str) -> Option<String> {
+        let session = self.find(session)?;
+        Some(format!("{}@{}", session.id, session.doc().created))
     }
 
     fn remember_answer(&self, request: &Request, decide: &Decide) -> Result<(), Trouble> {
         let scope = match decide.decision {
             Decision::AllowOnce | Decision::RejectOnce => return Ok(()),
-            Decision::AllowSession => Some(request.session.as_str()),
+            Decision::AllowSession => self.scope(&request.session),
             Decision::AllowAlways | Decision::RejectAlways => None,
         };
-        // What is said again is said once: it is not remembered anew.
+        let folder = match &decide.path {
+            Some(path) => Some(Self::open_folder(&super::doc::path(path)?)?),
+            None => None,
+        };
+        let identity = folder.as_ref().map(cowork_sandbox::folder::Folder::identity);
+        // What is said again is said once, of that folder, and not of a sensitive place.
         let again = Decide {
             decision: if is_allowed(decide.decision) {
                 Decision::AllowOnce
             } else {
                 Decision::RejectOnce
             },
+            path: folder.as_ref().map(|folder| super::doc::raw(folder.path())),
+            force: false,
             ..decide.clone()
         };
-        let text = serde_json::to_string(&again)
+        let folder = identity.map(|identity| (identity.device, identity.inode));
+        let text = serde_json::to_string(&Standing { decide: again, folder })
             .map_err(|error| Trouble::host("cannot write down an answer", error))?;
-        Ok(self.book.catalogue.set(&standing_key(scope, request), &text)?)
+        Ok(self.book.catalogue.set(&standing_key(scope.as_deref(), request), &text)?)
     }
+}
+
+/// An answer that stands, and which folder it is about.
+#[derive(Debug, Serialize, Deserialize)]
+struct Standing {
+    decide: Decide,
+    folder: Option<(u64, u64)>,
 }
 
 /// The name under which a standing answer is kept.

@@ -3,7 +3,7 @@
 
 use crate::for_everyone;
 use crate::line::Line;
-use crate::look::{Chance, names, until};
+use crate::look::{Chance, joined, names, until};
 use crate::room::{Room, name_of, typed};
 use crate::site::{Site, lock};
 use cowork_client::http::{HttpError, Method};
@@ -36,9 +36,9 @@ impl Fire {
         !self.over.load(Ordering::Relaxed)
     }
 
-    /// Notes whether a call was answered; if not, waits a moment before the next.
-    fn note(&self, answered: bool) {
-        if answered {
+    /// Notes what was answered, if anything was; if not, waits a moment before the next call.
+    fn note<T>(&self, answer: Option<&T>) {
+        if answer.is_some() {
             self.done.fetch_add(1, Ordering::Relaxed);
         } else {
             std::thread::sleep(Duration::from_millis(5));
@@ -92,9 +92,16 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
                 Some(id) if chance.below(2) == 0 => {
                     lock(&made).remove(&id);
                     let gone = site.ask(Method::Delete, format!("/v1/sessions/{id}"), None);
-                    let known = answered(gone).is_some();
+                    let known = match gone {
+                        // A client repeats a removal that nobody answered by itself.
+                        Err(HttpError::Problem(problem)) => {
+                            assert_eq!(problem.code, "no-session", "{problem:?}");
+                            true
+                        }
+                        other => answered(other).is_some(),
+                    };
                     lock(if known { &removed } else { &doubtful }).insert(id);
-                    fire.note(known);
+                    fire.note(known.then_some(&()));
                 }
                 _ => {
                     let new = answered(site.ask(Method::Post, "/v1/sessions", Some(&json!({}))));
@@ -103,7 +110,7 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
                         assert_eq!(session.state, State::Ready);
                         lock(&made).insert(session.id);
                     }
-                    fire.note(new.is_some());
+                    fire.note(new.as_ref());
                 }
             }
         }
@@ -138,7 +145,7 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
 
 /// Every sandbox is that of a session that is shown as live, or in the pool; and so is every folder.
 #[track_caller]
-fn check_nothing_orphaned(site: &Site) {
+pub(crate) fn check_nothing_orphaned(site: &Site) {
     let place = format!("/{}/sessions/", name_of(site.state()));
     let end = Instant::now() + crate::look::PATIENCE;
     loop {
@@ -208,7 +215,8 @@ fn killed_while_folders_come_and_go(person: Person) {
             };
             let state = match answer {
                 Ok(_) => Some(after),
-                Err(HttpError::Problem(problem)) if before == Some(None) => {
+                // A client repeats a revocation that nobody answered by itself.
+                Err(HttpError::Problem(problem)) if after.is_none() => {
                     assert_eq!(problem.code, "no-grant", "{problem:?}");
                     Some(None)
                 }
@@ -217,7 +225,7 @@ fn killed_while_folders_come_and_go(person: Person) {
                     None
                 }
             };
-            fire.note(state.is_some());
+            fire.note(state.as_ref());
             lock(&known).insert(name, state);
         }
     });
@@ -232,15 +240,12 @@ fn killed_while_folders_come_and_go(person: Person) {
     let line = "for f in mnt/folder-*; do [ -d $f ] || continue; echo -n \"${f#mnt/} \"; \
                 if touch $f/probe 2>/dev/null; then echo rw; else echo ro; fi; done";
     let seen = room.run(line).text();
-    let expected: String = shown
-        .iter()
-        .map(|(name, access)| {
-            format!("{name} {}\n", if *access == Access::Read { "ro" } else { "rw" })
-        })
-        .collect();
+    let expected = joined(shown.iter().map(|(name, access)| {
+        format!("{name} {}\n", if *access == Access::Read { "ro" } else { "rw" })
+    }));
     assert_eq!(seen, expected);
     let told = room.run("grep -o 'mnt/folder-.' COWORK.md | sort").text();
-    let expected: String = shown.keys().map(|name| format!("mnt/{name}\n")).collect();
+    let expected = joined(shown.keys().map(|name| format!("mnt/{name}\n")));
     assert_eq!(told, expected);
     for name in shown.keys() {
         room.revoke(name);
@@ -264,7 +269,7 @@ fn killed_while_commands_start_and_end(person: Person) {
             let body = json!({ "argv": ["bash", "-c", line] });
             let answer = answered(site.ask(Method::Post, room.at("/commands"), Some(&body)));
             let number = answer.map(|answer| typed::<Command>(answer).number);
-            fire.note(number.is_some());
+            fire.note(number.as_ref());
             lock(&started).insert(token, number);
         }
     });
@@ -335,10 +340,10 @@ fn killed_while_output_comes(person: Person) {
         while fire.goes_on() {
             let from = lock(&followed).len();
             let Ok(mut line) = Line::try_attach(room, numbers[0], &from.to_string()) else {
-                fire.note(false);
+                fire.note(None::<&()>);
                 continue;
             };
-            fire.note(true);
+            fire.note(Some(&()));
             while let Ok(Some((channel, bytes))) = line.frame() {
                 use cowork_client::stream::ChannelId;
                 if matches!(channel, ChannelId::Stdout | ChannelId::Stderr) {
@@ -347,8 +352,8 @@ fn killed_while_output_comes(person: Person) {
             }
         }
     });
-    let out: String = (0..lines).map(|number| format!("{number:08}\n")).collect();
-    let err: String = (0..lines).step_by(3).map(|number| format!("e{number:07}\n")).collect();
+    let out = joined((0..lines).map(|number| format!("{number:08}\n")));
+    let err = joined((0..lines).step_by(3).map(|number| format!("e{number:07}\n")));
     for number in &numbers {
         let ran = room.finish(*number);
         assert_eq!(ran.code, 0);
@@ -363,7 +368,7 @@ fn killed_while_output_comes(person: Person) {
     let ran = room.finish(on_terminal);
     assert_eq!(ran.code, 0);
     let terminal = room.output(on_terminal, &[("stream", "terminal")]);
-    let expected: String = (0..30_000).map(|number| format!("{number:08}\r\n")).collect();
+    let expected = joined((0..30_000).map(|number| format!("{number:08}\r\n")));
     assert_eq!(terminal.len(), expected.len());
     assert!(terminal == expected.as_bytes(), "the terminal's output is damaged");
     site.verify();
@@ -383,7 +388,7 @@ fn killed_while_a_session_is_paused_stopped_and_started(person: Person) {
             let answer = site.ask(Method::Post, room.at(&format!("/{verb}")), Some(&json!({})));
             match answer {
                 Ok(session) => {
-                    fire.note(true);
+                    fire.note(Some(&()));
                     *lock(&last) = Some(typed::<Session>(session).state);
                 }
                 // What does not fit its state is refused, and changes nothing.
@@ -391,7 +396,7 @@ fn killed_while_a_session_is_paused_stopped_and_started(person: Person) {
                 Err(error) => {
                     answered(Err(error));
                     *lock(&last) = None;
-                    fire.note(false);
+                    fire.note(None::<&()>);
                 }
             }
         }

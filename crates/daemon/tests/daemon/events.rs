@@ -21,7 +21,8 @@ fn whole(text: &[u8]) -> Vec<(u64, Event)> {
     let text = String::from_utf8_lossy(text);
     let end = text.rfind("\n\n").map_or(0, |end| end + 2);
     let mut found = Vec::new();
-    for block in text[..end].split("\n\n").filter(|block| block.contains("data:")) {
+    let (text, _) = text.split_at(end);
+    for block in text.split("\n\n").filter(|block| block.contains("data:")) {
         let field = |name: &str| {
             block.lines().find_map(|line| line.strip_prefix(name)).expect("every field is there")
         };
@@ -118,6 +119,9 @@ fn no_event_is_lost_or_doubled_when_connections_break(person: Person) {
     site.verify();
 }
 
+/// Whether an event is wanted.
+type Fits<'f> = &'f dyn Fn(&Event) -> bool;
+
 fn streams_can_be_narrowed_and_equal_polling(person: Person) {
     let site = Site::with(person, &["--pool", "0"]);
     let (one, two) = (site.plain_room(), site.plain_room());
@@ -126,7 +130,7 @@ fn streams_can_be_narrowed_and_equal_polling(person: Person) {
     }
     let all = site.events(&[]);
     let last = all.last().expect("something happened").id;
-    let filters: [(&str, &dyn Fn(&Event) -> bool); 3] = [
+    let filters: [(&str, Fits<'_>); 3] = [
         (&format!("session={}", one.id()), &|event| event.session.as_deref() == Some(one.id())),
         ("type=command.ended", &|event| event.kind == "command.ended"),
         (&format!("session={}&type=command.ended", two.id()), &|event| {

@@ -9,6 +9,7 @@ use cowork_client::types::{Access, Grant, Raw, State};
 use cowork_testbed::{Folder, Person, SECRET};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 for_everyone!(
@@ -61,7 +62,6 @@ fn a_folder_appears_in_a_running_command(person: Person) {
         "x\n"
     );
     assert_eq!(work.read("new").as_deref(), Some("x\n"));
-    use std::os::unix::fs::MetadataExt;
     let made = std::fs::metadata(work.path().join("new")).expect("it is there");
     assert_eq!(made.uid(), person.uid(), "what a session makes belongs to the user");
     // What changes on the host changes inside.

@@ -132,6 +132,12 @@ pub(crate) fn names(folder: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// Several texts as one.
+#[must_use]
+pub(crate) fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().concat()
+}
+
 /// Numbers that look random enough for delays and choices.
 pub(crate) struct Chance(u64);
 

@@ -4,20 +4,11 @@
 //! and ends with a check that nothing is left: no process, mount, control group or socket.
 
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::case_sensitive_file_extension_comparisons,
-    clippy::fn_params_excessive_bools,
-    clippy::format_collect,
-    clippy::items_after_statements,
-    clippy::single_match_else,
-    clippy::string_slice,
-    clippy::too_many_lines,
-    clippy::type_complexity,
-    reason = "a scenario is written down as it happens"
-)]
 
 #[cfg(test)]
 mod access;
+#[cfg(test)]
+mod audit;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
@@ -26,6 +17,8 @@ mod control;
 mod crash;
 #[cfg(test)]
 mod events;
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod files;
 #[cfg(test)]

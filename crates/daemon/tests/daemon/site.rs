@@ -328,7 +328,12 @@ impl Site {
         for keeper in lock(&self.keepers).iter() {
             until("the keeper is gone", || !keeper.exists());
             let groups = groups_of(keeper);
-            assert!(groups.is_empty(), "control groups are left: {groups:?}");
+            assert!(
+                groups.is_empty(),
+                "{} control groups of {keeper:?} are left, e.g. {:?}",
+                groups.len(),
+                groups.first()
+            );
         }
         let sockets: Vec<String> =
             names(self.runtime()).into_iter().filter(|name| name.contains(".sock")).collect();

@@ -2,6 +2,7 @@
 
 use crate::for_everyone;
 use crate::line::Line;
+use crate::look::joined;
 use crate::room::Room;
 use crate::site::Site;
 use cowork_client::http::{Method, Request, Upload};
@@ -43,8 +44,14 @@ fn same(one: &[u8], other: &[u8]) {
     assert_eq!(at, None, "they differ");
 }
 
-fn feed(room: Room<'_>, number: u32, bytes: &[u8], close: bool) {
-    let target = room.at(&format!("/commands/{number}/stdin?close={close}"));
+/// More input comes.
+const MORE: &str = "";
+/// The input ends.
+const LAST: &str = "?close=true";
+
+/// Sends input, and `rest` of the query says what comes after it.
+fn feed(room: Room<'_>, number: u32, bytes: &[u8], rest: &str) {
+    let target = room.at(&format!("/commands/{number}/stdin{rest}"));
     let length = u64::try_from(bytes.len()).ok();
     let upload = Upload { from: &mut &*bytes, length };
     let request = Request::new(Method::Post, target);
@@ -59,8 +66,8 @@ fn every_byte_arrives_and_comes_back(person: Person) {
     // By separate calls.
     let number = room.start(&json!({ "argv": ["cat"], "streams": { "stdin": "pipe" } }));
     let (first, rest) = bytes.split_at(3 * MIB + 1);
-    feed(room, number, first, false);
-    feed(room, number, rest, true);
+    feed(room, number, first, MORE);
+    feed(room, number, rest, LAST);
     let ran = room.finish(number);
     same(&ran.out, &bytes);
     assert_eq!(ran.command.output, bytes.len() as u64);
@@ -111,7 +118,7 @@ fn output_is_read_from_any_place(person: Person) {
     let script = "import sys; sys.stdout.write(''.join('%07d\\n' % i for i in range(300000)))";
     let ran = room.finish(room.start(&json!({ "argv": ["/usr/bin/python3", "-c", script] })));
     let number = ran.command.number;
-    let whole: String = (0..300_000).map(|i| format!("{i:07}\n")).collect();
+    let whole = joined((0..300_000).map(|i| format!("{i:07}\n")));
     same(&ran.out, whole.as_bytes());
     for from in [0, 1, 7, 8, 65_535, 65_536, 262_144, 1_000_001, 2_399_999, 2_400_000, 9_999_999] {
         let text = from.to_string();
@@ -139,7 +146,7 @@ fn output_is_followed_as_it_comes(person: Person) {
     let mut following = site.client().open(&Request::get(target), None).expect("it runs");
     let mut seen = Vec::new();
     for word in ["one", "two", "three"] {
-        feed(room, number, format!("{word}\n").as_bytes(), false);
+        feed(room, number, format!("{word}\n").as_bytes(), MORE);
         let expected = format!("got {word}\n");
         let mut piece = [0; 100];
         let mut last: Vec<u8> = Vec::new();
@@ -151,7 +158,7 @@ fn output_is_followed_as_it_comes(person: Person) {
         assert_eq!(last, expected.as_bytes());
         seen.extend(last);
     }
-    feed(room, number, b"", true);
+    feed(room, number, b"", LAST);
     following.read_to_end(&mut seen).expect("it ends");
     assert_eq!(String::from_utf8_lossy(&seen), "got one\ngot two\ngot three\n");
 }
