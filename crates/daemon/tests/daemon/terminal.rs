@@ -28,11 +28,11 @@ fn on_a_terminal(shell: &str) -> Value {
 const WATCH: &str = "import os, signal
 def say(*_):
     size = os.get_terminal_size()
-    print(size.lines, size.columns, flush=True)
+    os.write(1, b'%d %d\\n' % (size.lines, size.columns))
 say()
-print(os.ttyname(0), flush=True)
+os.write(1, os.ttyname(0).encode() + b'\\n')
 signal.signal(signal.SIGWINCH, say)
-print('ready', flush=True)
+os.write(1, b'ready\\n')
 while True:
     signal.pause()
 ";

@@ -190,11 +190,16 @@ fn is_running((pid, started): (i32, u64)) -> bool {
     start_time(pid) == Some(started)
 }
 
-/// When a process started, in clock ticks since boot: field 22 of its `stat`.
+/// When a process started that has not ended, in clock ticks since boot: field 22 of its `stat`.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may contain anything; the fields after it are numbers.
-    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    // The name is in parentheses and may contain anything; the fields after it do not.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    if matches!(fields.next()?, "Z" | "X") {
+        // It is dead, and nobody has buried it.
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 impl Unified {
