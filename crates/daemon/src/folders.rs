@@ -4,6 +4,7 @@ use crate::trouble::Trouble;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Where things are.
 #[derive(Debug)]
@@ -88,13 +89,31 @@ pub(crate) fn make(path: &Path) -> Result<(), Trouble> {
     }
 }
 
+/// Takes the lock. A daemon that is about to leave has no socket any more, and is waited for.
+fn wait_for(lock: &OwnedFd, socket: &Path) -> Result<(), rustix::io::Errno> {
+    /// Longest that a daemon takes to leave.
+    const PATIENCE: Duration = Duration::from_secs(8);
+    const PAUSE: Duration = Duration::from_millis(10);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK)
+                if std::fs::symlink_metadata(socket).is_err() && Instant::now() < deadline =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 fn lock(folder: &Path) -> Result<OwnedFd, Trouble> {
     let path = folder.join("coworkd.lock");
     let sentence = || format!("cannot use the folder `{}`", folder.display());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let lock = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
         .map_err(|errno| Trouble::host(sentence(), std::io::Error::from(errno)))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+    match wait_for(&lock, &folder.join("api.sock")) {
         Ok(()) => Ok(lock),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Trouble::conflict(
             "running",

@@ -160,6 +160,7 @@ impl Daemon {
         let _turn = session.turn.lock().await;
         session.state().after(Event::Start)?;
         self.book.record("session.started", Some(&session.id), &json!({}))?;
+        self.drop_lost_grants(session)?;
         session.happen(&self.book, Event::Start, None)?;
         session.live().backoff.recover();
         let made = match self.make_sandbox(session).await {

@@ -202,10 +202,17 @@ impl Daemon {
                 .is_ok_and(|folder| folder.identity() == kept.identity());
             !same || kept.phase == Phase::Removing
         });
-        let lost: Vec<String> = lost.map(|kept| kept.grant.name.clone()).collect();
-        for name in lost {
-            let data = json!({ "name": name, "reason": "the folder is no longer the one granted" });
-            self.book.record("grant.lost", Some(&session.id), &data)?;
+        let lost: Vec<(String, Phase)> =
+            lost.map(|kept| (kept.grant.name.clone(), kept.phase)).collect();
+        for (name, phase) in lost {
+            if phase == Phase::Removing {
+                let data = json!({ "name": name, "killed": [], "certainty": "not running" });
+                self.book.record("grant.revoked", Some(&session.id), &data)?;
+            } else {
+                let reason = "the folder is no longer the one granted";
+                let data = json!({ "name": name, "reason": reason });
+                self.book.record("grant.lost", Some(&session.id), &data)?;
+            }
             session.change(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name))?;
         }
         Ok(())

@@ -255,9 +255,15 @@ fn grants_outlive_the_sandbox(person: Person) {
     );
     room.tell("stop");
     assert_eq!(room.revoke("other").certainty, "not running");
+    // A folder that is no longer the one that was granted is left out, and that is told.
+    std::fs::rename(gone.path(), other.path().join("moved")).expect("they are ours");
+    std::fs::create_dir(gone.path()).expect("it is ours");
     room.tell("start");
     assert!(fails(&room.run("ls mnt/other")));
-    assert_eq!(room.grants(), ["work", "gone"]);
+    assert!(fails(&room.run("ls mnt/gone")));
+    assert_eq!(room.grants(), ["work"]);
+    let lost = site.records(&[("type", "grant.lost")]).pop().expect("it is told");
+    assert_eq!(lost.data["name"], "gone");
     until("the summary is written", || {
         let path = site.state().join("sessions").join(room.id()).join("session.json");
         std::fs::read_to_string(path).is_ok()
