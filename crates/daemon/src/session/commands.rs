@@ -17,7 +17,7 @@ use cowork_client::types::{
 };
 use cowork_policy::Span;
 use cowork_session::life::Event;
-use cowork_session::output::Log;
+use cowork_session::output::{Log, Reader};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde_json::json;
 use std::os::unix::ffi::OsStringExt;
@@ -453,8 +453,14 @@ impl Daemon {
             let sentence = format!("session `{}` has no command {number}", session.id);
             Trouble::missing("no-command", sentence).with_hint("see `cowork status`")
         })?;
-        serde_json::from_str(&text)
-            .map_err(|error| Trouble::host("a command in the catalogue cannot be read", error))
+        let mut command: Command = serde_json::from_str(&text)
+            .map_err(|error| Trouble::host("a command in the catalogue cannot be read", error))?;
+        // What it left in its pipes was kept after its end was written down.
+        let folder = self.output_folder(&session.id, number);
+        if let Ok(total) = Reader::open(&folder).and_then(|mut reader| reader.total()) {
+            command.output = total.saturating_sub(command.dropped);
+        }
+        Ok(command)
     }
 }
 

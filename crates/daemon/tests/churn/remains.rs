@@ -45,12 +45,18 @@ pub(crate) fn check(world: &World) {
     world.judge();
 }
 
+/// Whether a process has ended and its parent, which is not ours, has not buried it yet.
+fn is_dead(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
 /// Processes other than this one that carry a mark: in their environment, their arguments, their
 /// control groups, or what is mounted for them.
 fn marked(mark: &str) -> Vec<String> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let mut found = Vec::new();
-    for pid in processes().into_iter().filter(|pid| *pid != own) {
+    for pid in processes().into_iter().filter(|pid| *pid != own && !is_dead(*pid)) {
         for what in ["environ", "cmdline", "cgroup", "mountinfo"] {
             let bytes = std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
             if String::from_utf8_lossy(&bytes).contains(mark) {
