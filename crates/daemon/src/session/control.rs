@@ -268,7 +268,10 @@ impl Daemon {
         };
         self.book.record(kind, Some(&session.id), &json!({ "command": run.number }))?;
         let message = ToInit::Signal { command: run.number, signal, whom: WireWhom::Tree };
-        session.guest()?.tell(&message).await?;
+        let guest = session.guest()?;
+        guest.tell(&message).await?;
+        // Init does one thing after the other: when it answers this, it has sent the signal.
+        guest.report().await?;
         let command = run.set_state(wanted);
         self.keep(&command)?;
         Ok(command)

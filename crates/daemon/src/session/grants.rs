@@ -254,6 +254,7 @@ impl Daemon {
     ) -> Result<Revoked, Trouble> {
         let doc = session.doc();
         find(&doc.grants, name)?;
+        self.book.record("grant.revoking", Some(&session.id), &json!({ "name": name }))?;
         session.change(&self.book, |doc| {
             for kept in &mut doc.grants {
                 if kept.grant.name == name {
@@ -287,7 +288,8 @@ impl Daemon {
             "killed": revoked.killed,
             "certainty": revoked.certainty,
         });
-        self.book.record("grant.revoked", Some(&session.id), &data)?;
+        // It is done, and that it was to be done is recorded.
+        drop(self.book.record("grant.revoked", Some(&session.id), &data));
         about::write(self, &session.doc())?;
         if ended {
             self.revoked_hard(session).await?;

@@ -47,12 +47,13 @@ impl Daemon {
         self.dismantle(session).await;
         self.interrupt(session, "stopped", "the session was removed");
         if session.state() != State::Ended {
-            session.happen(&self.book, Event::End, Some("removed"))?;
+            // From here on it is removed; a full disk has more room afterwards.
+            drop(session.happen(&self.book, Event::End, Some("removed")));
         }
         for run in session.runs() {
             run.log.close();
         }
-        self.expire_requests(&session.id)?;
+        drop(self.expire_requests(&session.id));
         self.clear(&session.doc(), leave).await?;
         self.book.catalogue.remove_session(&session.id)?;
         self.forget(&session.id);
