@@ -84,7 +84,7 @@ pub(crate) fn make(path: &Path) -> Result<(), Trouble> {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
         Err(errno) => {
             let sentence = format!("cannot make the folder `{}`", path.display());
-            Err(Trouble::host(sentence, std::io::Error::from(errno)))
+            Err(Trouble::of_disk(sentence, &std::io::Error::from(errno)))
         }
     }
 }

@@ -57,6 +57,18 @@ impl Trouble {
         trouble
     }
 
+    /// The disk stands in the way: it is full, or something else is wrong with it.
+    pub(crate) fn of_disk(sentence: impl Into<String>, error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "no-space", sentence)
+                    .with_cause(error)
+                    .with_hint("make room on the disk")
+            }
+            _ => Self::host(sentence, error),
+        }
+    }
+
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self

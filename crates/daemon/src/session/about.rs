@@ -62,7 +62,15 @@ pub(crate) fn check_workspace(name: &str) -> Result<(), Trouble> {
 pub(crate) fn write(daemon: &Daemon, doc: &Doc) -> Result<(), Trouble> {
     let folder = daemon.folders.session(&doc.id).join("about");
     replace(&folder.join("COWORK.md"), text(doc).as_bytes())
-        .map_err(|error| Trouble::host("cannot write what the session is told", error))
+        .map_err(|error| Trouble::of_disk("cannot write what the session is told", &error))
+}
+
+/// Writes `COWORK.md` anew after something was done, which a full disk does not undo.
+pub(crate) fn refresh(daemon: &Daemon, doc: &Doc) {
+    if let Err(trouble) = write(daemon, doc) {
+        let data = json!({ "reason": trouble.line() });
+        daemon.book.note("session.untold", Some(&doc.id), &data);
+    }
 }
 
 /// Writes `session.json` for people.

@@ -175,7 +175,7 @@ impl Daemon {
             kept.grant.submounts = submounts;
             Some(kept.grant.clone())
         })?;
-        about::write(self, &session.doc())?;
+        about::refresh(self, &session.doc());
         grant.ok_or_else(no_grant)
     }
 
@@ -229,7 +229,7 @@ impl Daemon {
             }
         }
         let grant = note(change.access, Phase::Granted)?;
-        about::write(self, &session.doc())?;
+        about::refresh(self, &session.doc());
         if ended {
             self.revoked_hard(session).await?;
         }
@@ -290,7 +290,7 @@ impl Daemon {
         });
         // It is done, and that it was to be done is recorded.
         drop(self.book.record("grant.revoked", Some(&session.id), &data));
-        about::write(self, &session.doc())?;
+        about::refresh(self, &session.doc());
         if ended {
             self.revoked_hard(session).await?;
         }
