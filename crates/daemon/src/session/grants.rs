@@ -169,12 +169,12 @@ impl Daemon {
             }
         }
         let submounts: Vec<Raw> = submounts.into_iter().map(Raw::new).collect();
-        let grant = session.change(&self.book, |doc| {
+        let grant = session.settle(&self.book, |doc| {
             let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
             kept.phase = Phase::Granted;
             kept.grant.submounts = submounts;
             Some(kept.grant.clone())
-        })?;
+        });
         about::refresh(self, &session.doc());
         grant.ok_or_else(no_grant)
     }
@@ -228,7 +228,11 @@ impl Daemon {
                 }
             }
         }
-        let grant = note(change.access, Phase::Granted)?;
+        let grant = session.settle(&self.book, |doc| {
+            let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
+            kept.phase = Phase::Granted;
+            Some(kept.grant.clone())
+        });
         about::refresh(self, &session.doc());
         if ended {
             self.revoked_hard(session).await?;
@@ -282,7 +286,7 @@ impl Daemon {
                 }
             }
         }
-        session.change(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name))?;
+        session.settle(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name));
         let data = json!({
             "name": name,
             "killed": revoked.killed,

@@ -114,6 +114,17 @@ impl Session {
         Ok(result)
     }
 
+    /// Notes what is so already and what the next daemon would find out: if it cannot be kept now,
+    /// it is kept with the next change.
+    pub(crate) fn settle<T>(&self, book: &Book, change: impl FnOnce(&mut Doc) -> T) -> T {
+        let mut doc = self.lock_doc();
+        let result = change(&mut doc);
+        if let Ok(text) = serde_json::to_string(&*doc) {
+            drop(book.catalogue.put_session(&self.id, &text));
+        }
+        result
+    }
+
     /// Something happened to it: the state that follows is kept and told.
     pub(crate) fn happen(
         &self,

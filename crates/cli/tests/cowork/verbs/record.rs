@@ -45,6 +45,7 @@ fn every_act_is_recorded(person: Person) {
         "command.started",
         "command.ended",
         "grant.added",
+        "grant.revoking",
         "grant.revoked",
         "session.paused",
         "session.resumed",
