@@ -250,7 +250,7 @@ fn a_client_killed_at_any_moment_leaves_nothing() {
         let folder = bench.folder("project");
         for moment in 0..MOMENTS {
             let mut client = Command::new(bench.programs.join("cowork"))
-                .args(["run", "--grant"])
+                .args(["run", "--no-daemon", "--grant"])
                 .arg(folder.path())
                 .args(["--", "sleep", "1000"])
                 .current_dir(folder.path())
@@ -277,7 +277,7 @@ fn a_client_killed_while_its_command_runs_leaves_nothing() {
         let before = mounts();
         let folder = bench.folder("project");
         let mut client = Command::new(bench.programs.join("cowork"))
-            .args(["run", "--grant"])
+            .args(["run", "--no-daemon", "--grant"])
             .arg(format!("{}:rw=project", folder.path().display()))
             .args(["--", "sh", "-c", "touch mnt/project/started; setsid sleep 1000 & sleep 1000"])
             .stdin(Stdio::null())
