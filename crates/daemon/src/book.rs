@@ -121,6 +121,25 @@ impl Book {
         Ok(())
     }
 
+    /// Writes something into the catalogue, with events that need no record, in one step.
+    pub(crate) fn write(
+        &self,
+        session: &str,
+        events: &[(&str, Value)],
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
+        let time = now();
+        let id = self.catalogue.together(|catalogue| {
+            belongs(catalogue)?;
+            let mut last = 0;
+            for (kind, data) in events {
+                last = catalogue.add_event(&time, kind, Some(session), &data.to_string())?;
+            }
+            Ok(last)
+        })?;
+        Ok(self.tell(id)?)
+    }
+
     /// Tells of something that needs no record. What cannot be told is not worth failing for.
     pub(crate) fn note(&self, kind: &str, session: Option<&str>, data: &Value) {
         let added = self.catalogue.add_event(&now(), kind, session, &data.to_string());
@@ -131,7 +150,7 @@ impl Book {
 
     fn tell(&self, id: u64) -> Result<(), CatalogueError> {
         self.latest.send_modify(|latest| *latest = id.max(*latest));
-        if id.is_multiple_of(TRIM_EVERY) {
+        if id > 0 && id.is_multiple_of(TRIM_EVERY) {
             self.catalogue.trim_events(MAX_EVENTS)?;
         }
         Ok(())

@@ -54,6 +54,19 @@ impl Signals {
     }
 }
 
+/// Heeds every signal that whoever started this process told it to ignore, as a shell does for what
+/// it puts into the background: what this process starts must not inherit that. `SIGPIPE` stays as
+/// the Rust runtime has it.
+pub fn heed_all() {
+    for number in 1..=64 {
+        if number != libc::SIGPIPE {
+            // SAFETY: the default action is valid for every number; for those that cannot be
+            // changed, or do not exist, the call fails and changes nothing.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+        }
+    }
+}
+
 /// Sends a signal to every process that this one may signal but itself and PID 1. From PID 1 of a
 /// namespace these are all others in it.
 pub fn signal_everybody(signal: rustix::process::Signal) -> Result<(), Errno> {

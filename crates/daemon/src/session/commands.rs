@@ -4,6 +4,7 @@
 //! streams. Init repeats its end until that is acknowledged. So the next daemon finds every
 //! command, every byte and every exit status.
 
+use super::doc::Doc;
 use super::wiring::{self, Ends};
 use super::{Session, about, doc};
 use crate::book::{millis_since, now};
@@ -133,6 +134,14 @@ pub(crate) fn is_running(state: CommandState) -> bool {
     }
 }
 
+/// Where a command is not written down that was to be.
+enum Unrecorded {
+    /// Nowhere: it never was.
+    Nowhere(Trouble),
+    /// In the catalogue; the record has it.
+    InCatalogue(Trouble),
+}
+
 impl Daemon {
     /// Starts a command.
     pub(crate) async fn start_command(
@@ -151,27 +160,12 @@ impl Daemon {
             None
         };
         let (ends, handles) = Ends::connect(new.streams, terminal, new.size, &mut execute)?;
-        let number = session.change(&self.book, |doc| {
-            doc.commands += 1;
-            doc.commands
-        })?;
-        execute.command = number;
-        let mut command = fresh(session, number, &execute, new.streams);
-        command.timeout = new.timeout;
-        let names: Vec<&String> = new.env.keys().collect();
-        let data = json!({
-            "command": number, "argv": command.argv, "cwd": command.cwd, "variables": names,
-        });
-        let text = document(&command)?;
-        let before = self.book.last_record();
-        let recorded =
-            self.book.record_with("command.started", Some(&session.id), &data, |catalogue| {
-                catalogue.put_command(&session.id, number, &text)
-            });
+        let (command, recorded) = self.register(session, &new, &mut execute);
+        let number = command.number;
         let followed = match recorded {
             Ok(()) => self.prepare(session, command.clone(), ends).await,
-            Err(trouble) if self.book.last_record() == before => return Err(trouble),
-            Err(trouble) => Err(trouble),
+            Err(Unrecorded::Nowhere(trouble)) => return Err(trouble),
+            Err(Unrecorded::InCatalogue(trouble)) => Err(trouble),
         };
         let run = match followed {
             Ok(run) => run,
@@ -189,6 +183,42 @@ impl Daemon {
         self.started(session, &run, started)?;
         self.limit_time(session, &run)?;
         Ok(run)
+    }
+
+    /// Gives a command its number, and writes it down before it runs.
+    fn register(
+        &self,
+        session: &Session,
+        new: &NewCommand,
+        execute: &mut Execute,
+    ) -> (Command, Result<(), Unrecorded>) {
+        let names: Vec<&String> = new.env.keys().collect();
+        let mut command = fresh(session, 0, execute, new.streams);
+        command.timeout.clone_from(&new.timeout);
+        let before = self.book.last_record();
+        let number = session.number_command();
+        command.number = number;
+        execute.command = number;
+        let recorded = document(&command).and_then(|text| {
+            let change = |doc: &mut Doc| {
+                doc.commands = doc.commands.max(number);
+                Ok(json!({
+                    "command": number, "argv": command.argv, "cwd": command.cwd,
+                    "variables": names,
+                }))
+            };
+            session.record(&self.book, "command.started", change, |catalogue| {
+                catalogue.put_command(&session.id, number, &text)
+            })
+        });
+        let recorded = recorded.map_err(|trouble| {
+            if self.book.last_record() == before {
+                Unrecorded::Nowhere(trouble)
+            } else {
+                Unrecorded::InCatalogue(trouble)
+            }
+        });
+        (command, recorded)
     }
 
     /// Leaves our ends of a command's streams with the keeper, and follows its output.
@@ -253,10 +283,13 @@ impl Daemon {
                     }
                 });
                 let running = session.running();
-                session.happen(&self.book, Event::Commands { running }, None)?;
-                self.keep(&run.command())?;
-                let data = json!({ "command": run.number, "pid": pid });
-                self.book.note("command.running", Some(&session.id), &data);
+                let command = run.command();
+                let text = document(&command)?;
+                let told = ("command.running", json!({ "command": run.number, "pid": pid }));
+                let event = Event::Commands { running };
+                session.happen_with(&self.book, event, None, Some(told), |catalogue| {
+                    catalogue.put_command(&session.id, run.number, &text)
+                })?;
                 Ok(())
             }
             Ok(Err(why)) => {

@@ -201,11 +201,10 @@ impl Daemon {
             "limits": doc.spec.limits,
             "grants": grants,
         });
-        self.book.record("session.created", Some(&doc.id), &data)?;
-        let text = serde_json::to_string(doc)
-            .map_err(|error| Trouble::host("cannot write down a session", error))?;
-        self.book.catalogue.put_session(&doc.id, &text)?;
-        Ok(())
+        let text = super::text_of(doc)?;
+        self.book.record_with("session.created", Some(&doc.id), &data, |catalogue| {
+            catalogue.put_session(&doc.id, &text)
+        })
     }
 
     /// Gives a session from the pool its grants.
@@ -324,16 +323,10 @@ impl Daemon {
         let running = session.running();
         let before = session.state();
         let after = before.after(Event::Made { running })?;
-        let mut doc = session.doc();
-        doc.observe(&status);
-        let data = json!({
-            "sandbox": status.init,
-            "enforcement": doc.enforcement,
-            "limits": doc.limits,
-        });
-        self.book.record("session.ready", Some(&session.id), &data)?;
-        // Last: what is not written down as made is taken back by whoever finds it.
-        session.change(&self.book, |doc| {
+        let time = now();
+        let told = json!({ "from": before.name(), "to": after.name(), "reason": null }).to_string();
+        // What is not written down as made is taken back by whoever finds it.
+        let ready = |doc: &mut Doc| {
             doc.observe(&status);
             doc.sandbox = Some(KeptSandbox { pid: status.init, since: now() });
             doc.made.get_or_insert_with(now);
@@ -350,10 +343,15 @@ impl Daemon {
                 let inside = status.submounts.iter().filter(inside);
                 kept.grant.submounts = inside.map(|mount| Raw::new(mount.clone())).collect();
             }
-        })?;
-        let data = json!({ "from": before.name(), "to": after.name(), "reason": null });
-        self.book.note("session.state", Some(&session.id), &data);
-        Ok(())
+            Ok(json!({
+                "sandbox": status.init,
+                "enforcement": doc.enforcement,
+                "limits": doc.limits,
+            }))
+        };
+        session.record(&self.book, "session.ready", ready, |catalogue| {
+            catalogue.add_event(&time, "session.state", Some(&session.id), &told).map(drop)
+        })
     }
 
     /// Speaks to the init of a session, and hears what is asked for inside.

@@ -30,8 +30,9 @@ use crate::book::{Book, now};
 use crate::guest::Guest;
 use crate::trouble::Trouble;
 use cowork_client::types::{CommandBrief, Sandbox, Session as Shown, Usage};
+use cowork_session::catalogue::{CatalogueError, Together};
 use cowork_session::life::{Backoff, Event, State};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -63,6 +64,8 @@ struct Live {
     over_disk: bool,
     /// How often it has asked for something.
     asked: u32,
+    /// The number of the last command that was to be, whether or not it came to be.
+    numbered: u32,
 }
 
 impl Session {
@@ -107,8 +110,7 @@ impl Session {
         let mut doc = self.lock_doc();
         let mut changed = doc.clone();
         let result = change(&mut changed);
-        let text = serde_json::to_string(&changed)
-            .map_err(|error| Trouble::host("cannot write down a session", error))?;
+        let text = text_of(&changed)?;
         book.catalogue.put_session(&self.id, &text)?;
         *doc = changed;
         Ok(result)
@@ -125,6 +127,27 @@ impl Session {
         result
     }
 
+    /// Records something and changes what is kept of it, in one step: what cannot be recorded or
+    /// kept is not changed. The change says what is recorded.
+    pub(crate) fn record(
+        &self,
+        book: &Book,
+        kind: &str,
+        change: impl FnOnce(&mut Doc) -> Result<Value, Trouble>,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
+        let mut doc = self.lock_doc();
+        let mut changed = doc.clone();
+        let data = change(&mut changed)?;
+        let text = text_of(&changed)?;
+        book.record_with(kind, Some(&self.id), &data, |catalogue| {
+            catalogue.put_session(&self.id, &text)?;
+            belongs(catalogue)
+        })?;
+        *doc = changed;
+        Ok(())
+    }
+
     /// Something happened to it: the state that follows is kept and told.
     pub(crate) fn happen(
         &self,
@@ -132,25 +155,50 @@ impl Session {
         event: Event,
         reason: Option<&str>,
     ) -> Result<State, Trouble> {
-        let before = self.state();
+        self.happen_with(book, event, reason, None, |_| Ok(()))
+    }
+
+    /// Something happened to it: the state that follows is kept and told, together with whatever
+    /// belongs to it.
+    pub(crate) fn happen_with(
+        &self,
+        book: &Book,
+        event: Event,
+        reason: Option<&str>,
+        told: Option<(&str, Value)>,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<State, Trouble> {
+        let mut doc = self.lock_doc();
+        let before = doc.state;
         let after = before.after(event)?;
-        let same_reason = self.lock_doc().reason.as_deref() == reason;
-        if after == before && same_reason {
+        let same = after == before && doc.reason.as_deref() == reason;
+        if same && told.is_none() {
             return Ok(after);
         }
-        self.change(book, |doc| {
-            doc.state = after;
-            doc.reason = reason.map(ToOwned::to_owned);
-            doc.changed = now();
+        let mut changed = doc.clone();
+        let mut events = Vec::new();
+        if !same {
+            changed.state = after;
+            changed.reason = reason.map(ToOwned::to_owned);
+            changed.changed = now();
             if let Event::Made { .. } = event {
-                doc.made.get_or_insert_with(now);
+                changed.made.get_or_insert_with(now);
             }
             if !after.is_live() {
-                doc.sandbox = None;
+                changed.sandbox = None;
             }
+            let data = json!({ "from": before.name(), "to": after.name(), "reason": reason });
+            events.push(("session.state", data));
+        }
+        events.extend(told);
+        let text = if same { None } else { Some(text_of(&changed)?) };
+        book.write(&self.id, &events, |catalogue| {
+            if let Some(text) = &text {
+                catalogue.put_session(&self.id, text)?;
+            }
+            belongs(catalogue)
         })?;
-        let data = json!({ "from": before.name(), "to": after.name(), "reason": reason });
-        book.note("session.state", Some(&self.id), &data);
+        *doc = changed;
         Ok(after)
     }
 
@@ -168,6 +216,14 @@ impl Session {
         let mut live = self.live();
         live.asked = live.asked.saturating_add(1);
         live.asked
+    }
+
+    /// The number of a new command: none has it, not even one that could not be written down.
+    fn number_command(&self) -> u32 {
+        let doc = self.lock_doc();
+        let mut live = self.live();
+        live.numbered = live.numbered.max(doc.commands).saturating_add(1);
+        live.numbered
     }
 
     /// How many commands run.
@@ -227,6 +283,11 @@ impl Session {
             pending: book.catalogue.count_pending(&self.id)?,
         })
     }
+}
+
+/// A session as the catalogue keeps it.
+fn text_of(doc: &Doc) -> Result<String, Trouble> {
+    serde_json::to_string(doc).map_err(|error| Trouble::host("cannot write down a session", error))
 }
 
 /// Writes `session.json` of sessions that changed, until the daemon ends.

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
     if let Err(errno) = cowork_sys::identity::close_inherited(3) {
         return fail(&errno);
     }
+    cowork_sys::signal::heed_all();
     let resident = arguments.next().is_some_and(|argument| argument == RESIDENT);
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_path_buf()));
     let init = beside.unwrap_or_else(|| PathBuf::from(".")).join("cowork-init");

@@ -11,6 +11,7 @@ for_everyone!(
     its_status_is_returned,
     a_signal_that_ended_it_is_returned,
     signals_are_passed_on,
+    what_its_starter_ignores_is_heeded,
     signals_reach_the_whole_group,
     signals_that_it_does_not_heed_end_it,
     time_can_be_over,
@@ -57,6 +58,27 @@ fn signals_are_passed_on(person: Person) {
         send(&child, signal);
         assert_eq!(wait(&mut child), 3, "{name}");
         assert_eq!(work.read("heard"), Some(format!("{name}\n")));
+    }
+}
+
+fn what_its_starter_ignores_is_heeded(person: Person) {
+    // A shell starts what it puts into the background like this.
+    let ignoring = "trap '' INT QUIT HUP USR1; exec \"$@\"";
+    let program = cowork_testbed::programs().join("cowork");
+    let look = "grep ^SigIgn: /proc/self/status";
+    for way in [&["run", "--no-daemon"][..], &["run"]] {
+        let work = Folder::new(person, "work");
+        let mut command = person.command("sh");
+        command.current_dir(work.path()).args(["-c", ignoring, "sh"]).arg(&program).args(way);
+        let said = finish(
+            {
+                command.args(["--", "sh", "-c", look]);
+                command
+            },
+            Vec::new(),
+        );
+        let ignored = said.text().trim_start_matches("SigIgn:").trim().to_owned();
+        assert_eq!((said.code, ignored.as_str()), (0, "0000000000000000"), "{way:?}");
     }
 }
 
