@@ -6,7 +6,7 @@
 
 use super::doc::Doc;
 use super::wiring::{self, Ends};
-use super::{Session, about, doc};
+use super::{Happened, Session, about, doc};
 use crate::book::{millis_since, now};
 use crate::daemon::Daemon;
 use crate::guest::End;
@@ -287,7 +287,8 @@ impl Daemon {
                 let text = document(&command)?;
                 let told = ("command.running", json!({ "command": run.number, "pid": pid }));
                 let event = Event::Commands { running };
-                session.happen_with(&self.book, event, None, Some(told), |catalogue| {
+                let happened = Happened { event, reason: None, told: Some(told) };
+                session.happen_with(&self.book, happened, |catalogue| {
                     catalogue.put_command(&session.id, run.number, &text)
                 })?;
                 Ok(())

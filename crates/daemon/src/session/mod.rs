@@ -68,6 +68,15 @@ struct Live {
     numbered: u32,
 }
 
+/// Something that happened to a session.
+struct Happened<'a> {
+    event: Event,
+    /// Why, where that is not obvious.
+    reason: Option<&'a str>,
+    /// What is told of it beside the state that follows.
+    told: Option<(&'a str, Value)>,
+}
+
 impl Session {
     pub(crate) fn new(doc: Doc) -> Arc<Self> {
         Arc::new(Self {
@@ -155,19 +164,18 @@ impl Session {
         event: Event,
         reason: Option<&str>,
     ) -> Result<State, Trouble> {
-        self.happen_with(book, event, reason, None, |_| Ok(()))
+        self.happen_with(book, Happened { event, reason, told: None }, |_| Ok(()))
     }
 
     /// Something happened to it: the state that follows is kept and told, together with whatever
     /// belongs to it.
-    pub(crate) fn happen_with(
+    fn happen_with(
         &self,
         book: &Book,
-        event: Event,
-        reason: Option<&str>,
-        told: Option<(&str, Value)>,
+        happened: Happened<'_>,
         belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
     ) -> Result<State, Trouble> {
+        let Happened { event, reason, told } = happened;
         let mut doc = self.lock_doc();
         let before = doc.state;
         let after = before.after(event)?;
