@@ -78,7 +78,9 @@ fn what_its_starter_ignores_is_heeded(person: Person) {
             Vec::new(),
         );
         let ignored = said.text().trim_start_matches("SigIgn:").trim().to_owned();
-        assert_eq!((said.code, ignored.as_str()), (0, "0000000000000000"), "{way:?}");
+        // Above them are those that the C library keeps for itself.
+        let ignored = u64::from_str_radix(&ignored, 16).expect("a mask") & 0x7fff_ffff;
+        assert_eq!((said.code, ignored), (0, 0), "{way:?}");
     }
 }
 
