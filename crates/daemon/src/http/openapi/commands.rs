@@ -158,7 +158,7 @@ fn control(s: &mut Schemas) -> Vec<Operation> {
             "Let a command go on",
         )
         .gives::<Command>(200, "The command, running", s)
-        .refuses(&[RUNNING, INIT, ABLE]),
+        .refuses(&[RUNNING, INIT, ABLE, &["not-paused"]]),
         Operation::new(
             "POST /v1/sessions/{id}/commands/{number}/stdin",
             "writeInput",

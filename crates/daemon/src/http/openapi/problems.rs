@@ -38,7 +38,7 @@ pub(super) const PROBLEMS: [(&str, u16, &str); 71] = [
     ("no-terminal", 409, "the command has no terminal"),
     ("not-empty", 409, "the folder is not empty"),
     ("not-live", 409, "the session is stopped or failed"),
-    ("not-paused", 409, "the session is not paused"),
+    ("not-paused", 409, "it is not paused"),
     ("paused", 409, "the session is paused"),
     ("session-exists", 409, "there is a session with this id, or its folder is still there"),
     ("too-many", 409, "there are as many as there can be"),
