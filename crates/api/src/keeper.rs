@@ -5,7 +5,7 @@
 //! every client. A resident keeper listens and outlives its clients; one that was started for a
 //! single client ends with it.
 
-use crate::{Text, plan};
+use crate::{Text, egress, plan};
 use serde::{Deserialize, Serialize};
 
 /// From a client.
@@ -125,6 +125,20 @@ pub enum Request {
         /// Most files to look at.
         most: u64,
     },
+    /// Make sockets in the network of a session. They come beside the answer, in this order; all but
+    /// those that lead inwards are kept, and come again with `Sockets`. What is there already is not
+    /// made twice. The first of them make the routes of the synthetic addresses.
+    Listen {
+        /// Which session.
+        session: String,
+        /// What is wanted.
+        sockets: Vec<egress::Socket>,
+    },
+    /// Get the sockets that were made in a session's network again.
+    Sockets {
+        /// Which session.
+        session: String,
+    },
 }
 
 /// To a client.
@@ -182,6 +196,8 @@ pub enum Reply {
     Measured(Measured),
     /// Bytes of disk.
     Weighed(u64),
+    /// Sockets of a session's network, beside this in the same order.
+    Listening(Vec<egress::Socket>),
 }
 
 /// What a session uses now, and has used since it was made.
@@ -204,6 +220,10 @@ pub struct Measured {
     /// The first of them, at most [`MAX_LISTED`].
     pub listed: Vec<Process>,
 }
+
+/// Under this number the daemon's end of the line to a session's egress process is kept, like the
+/// descriptors of a command: the egress process ends when nobody holds it any more.
+pub const EGRESS_LINE: u32 = u32::MAX;
 
 /// Most processes that are listed by name.
 pub const MAX_LISTED: usize = 256;
@@ -399,4 +419,6 @@ pub enum FailureCode {
     StepFailed,
     /// A command has no descriptors kept.
     NoDeposit,
+    /// A socket cannot be made in the session's network.
+    SocketRefused,
 }

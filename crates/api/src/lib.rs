@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+pub mod egress;
 pub mod guest;
 pub mod keeper;
 pub mod plan;
