@@ -55,7 +55,7 @@ pub(crate) fn guest_seeds() -> Vec<Vec<u8>> {
         walls: vec![Wall { beneath: b"/usr".to_vec(), right: Right::Read }],
         guard: vec![6, 0, 0, 0, 0, 0, 255, 127],
         door: vec![6, 0, 0, 0, 0, 0, 255, 127],
-        processes: 4096,
+        processes: Some(4096),
         open_files: 1024,
         data_bytes: Some(1 << 32),
         canary: b"/.sealed".to_vec(),
@@ -119,6 +119,7 @@ pub(crate) fn keeper_seeds() -> Vec<Vec<u8>> {
         }],
         grants: vec!["site".to_owned()],
         submounts: vec![b"/data/inner".to_vec()],
+        frozen: false,
     };
     let fact = Fact {
         name: "landlock".to_owned(),

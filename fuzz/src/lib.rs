@@ -11,11 +11,13 @@
 
 mod channel;
 mod decoders;
+mod egress;
 mod parsers;
 mod seccomp;
 
 pub use channel::channel;
 pub use decoders::{guest, keeper};
+pub use egress::egress;
 pub use parsers::{grant, path, word};
 pub use seccomp::seccomp;
 
@@ -34,13 +36,14 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "guest", run: guest, seeds: decoders::guest_seeds },
     Target { name: "keeper", run: keeper, seeds: decoders::keeper_seeds },
     Target { name: "channel", run: channel, seeds: channel::seeds },
     Target { name: "grant", run: grant, seeds: parsers::grant_seeds },
     Target { name: "path", run: path, seeds: parsers::path_seeds },
     Target { name: "word", run: word, seeds: parsers::word_seeds },
+    Target { name: "egress", run: egress, seeds: egress::seeds },
     Target { name: "seccomp", run: seccomp, seeds: seccomp::seeds },
 ];
 

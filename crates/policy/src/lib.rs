@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod egress;
 mod grant;
 mod limits;
 mod name;

@@ -227,7 +227,16 @@ pub fn add_workspace(plan: &mut wire::SessionPlan, top: &GrantName, grant: &Gran
 }
 
 /// Shows a session the folder that tells it about itself, and links the text in it from its home.
+/// What the session trusts is then `certs` in that folder, which whoever owns it can change while the
+/// session runs.
 pub fn add_about(plan: &mut wire::SessionPlan, path: &HostPath, folder: wire::Identity) {
+    for step in &mut plan.own {
+        if let wire::OwnStep::Link { at, to } = step
+            && *at == TRUST.as_bytes()
+        {
+            *to = format!("{SESSIONS}/{}/mnt/{ABOUT}/certs", plan.id).into();
+        }
+    }
     let at = format!("{SESSIONS}/{}/COWORK.md", plan.id).into();
     let to = format!("mnt/{ABOUT}/COWORK.md").into();
     plan.own.push(wire::OwnStep::Link { at, to });
@@ -263,10 +272,11 @@ fn root(host: &HostSystem) -> Vec<wire::RootStep> {
             TopEntry::Link(to) => wire::RootStep::Link { at, to: to.clone() },
         });
     }
-    for name in &host.etc {
+    for name in host.etc.iter().filter(|name| !CERTIFICATES.contains(&name.as_str())) {
         let at: Text = format!("/etc/{name}").into();
         steps.push(wire::RootStep::System { from: at.clone(), at });
     }
+    steps.extend(trust(host));
     for (name, text) in ETC_FILES {
         steps.push(file(&format!("/etc/{name}"), text));
     }
@@ -298,14 +308,48 @@ fn root(host: &HostSystem) -> Vec<wire::RootStep> {
     steps
 }
 
+/// Names of `/etc` below which programs look for the authorities that they trust, in the order in
+/// which the host's own are taken from them. In a session they are links to one place.
+const CERTIFICATES: [&str; 2] = ["ssl/certs", "pki/tls/certs"];
+
+/// Where the host's certificates are.
+const HOST_CERTIFICATES: &str = "/etc/ssl/certs.host";
+
+/// The certificates of the host, and links to what is trusted in the session: a link of the
+/// session's own. What is below `pki/ca-trust/extracted` is the host's alone.
+fn trust(host: &HostSystem) -> Vec<wire::RootStep> {
+    let link = |at: &str, to: &str| wire::RootStep::Link { at: at.into(), to: to.into() };
+    let has = |name: &str| host.etc.iter().any(|known| known == name);
+    let at: Text = HOST_CERTIFICATES.into();
+    let source = CERTIFICATES.into_iter().find(|name| has(name));
+    let mut steps = vec![match source {
+        Some(name) => wire::RootStep::System { from: format!("/etc/{name}").into(), at },
+        None => wire::RootStep::Folder { at, mode: 0o755 },
+    }];
+    steps.push(link("/etc/ssl/certs", "../session/certs"));
+    // Browsers that bring their own authorities take further ones from a policy, kept beside.
+    for browser in ["chromium", "opt/chrome"] {
+        steps.push(link(&format!("/etc/{browser}/policies"), "/etc/ssl/certs/policies"));
+    }
+    if has("pki/tls/certs") {
+        steps.push(link("/etc/pki/tls/certs", "../../session/certs"));
+        // The file that OpenSSL reads where it is configured for these names.
+        steps.push(link("/etc/pki/tls/cert.pem", "certs/ca-bundle.crt"));
+    }
+    steps
+}
+
 /// Where the files of `/etc` are that name the session; `/etc` links to them.
 const NOTES: &str = "/etc/session";
+
+/// The session's own link to what it trusts.
+const TRUST: &str = "/etc/session/certs";
 
 /// Files of `/etc` that are the same in every session.
 const ETC_FILES: [(&str, &str); 5] = [
     ("group", "root:x:0:\ntty:x:5:\ncowork:x:1000:\nnogroup:x:65534:\n"),
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"),
-    // Nothing listens there: a lookup fails at once instead of timing out.
+    // In a session without a network nothing listens there: a lookup fails at once.
     ("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
     ("profile", "# A session has no system-wide profile.\n"),
     ("shells", "/bin/sh\n/bin/bash\n"),
@@ -334,6 +378,7 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
                 ("hostname".into(), format!("{}\n", request.id).into()),
             ],
         },
+        wire::OwnStep::Link { at: TRUST.into(), to: HOST_CERTIFICATES.into() },
         scratch(SESSIONS, 0o755, wire::Access::Read),
     ];
     if request.profile == Profile::Strict {
@@ -466,4 +511,78 @@ fn floor(profile: Profile) -> Vec<wire::Layer> {
         Profile::Nested => {}
     }
     floor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostSystem, SessionRequest, Strictness, add_about, compile};
+    use crate::seccomp::{Debugging, Profile};
+    use crate::{Bytes, HostPath, HostSize, Limits, SessionId};
+    use cowork_api::plan::{Identity, OwnStep, RootStep, SessionPlan};
+
+    fn plan(etc: &[&str]) -> SessionPlan {
+        let size = HostSize {
+            cpus: 2,
+            memory: Bytes::new(1 << 32),
+            max_processes: 1000,
+            max_open_files: 1000,
+        };
+        let request = SessionRequest {
+            id: SessionId::from_entropy(1),
+            profile: Profile::Strict,
+            debugging: Debugging::Forbidden,
+            grants: Vec::new(),
+            limits: Limits::scaled_to(&size),
+            strictness: Strictness::Enforce,
+            home: super::Home::Memory,
+        };
+        let etc = etc.iter().map(|name| (*name).to_owned()).collect();
+        compile(&request, &HostSystem { top: Vec::new(), etc })
+    }
+
+    /// Everything of the shared part whose name has `certs` or `cert.pem` in it, as text.
+    fn certificates(plan: &SessionPlan) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let steps = plan.root.iter().map(|step| match step {
+            RootStep::System { from, at } => format!("{} is {}", text(at), text(from)),
+            RootStep::Link { at, to } => format!("{} leads to {}", text(at), text(to)),
+            RootStep::Folder { at, .. } => format!("{} is empty", text(at)),
+            RootStep::File { at, .. } | RootStep::Device { at, .. } => text(at),
+        });
+        steps.filter(|step| step.contains("certs")).collect()
+    }
+
+    /// Where the session's own link leads.
+    fn trusted(plan: &SessionPlan) -> Vec<String> {
+        let links = plan.own.iter().filter_map(|step| match step {
+            OwnStep::Link { at, to } if *at == *b"/etc/session/certs" => Some(to),
+            _ => None,
+        });
+        links.map(|to| String::from_utf8_lossy(to).into_owned()).collect()
+    }
+
+    #[test]
+    fn the_names_that_programs_know_lead_to_the_sessions_own_link() {
+        let debian =
+            ["/etc/ssl/certs.host is /etc/ssl/certs", "/etc/ssl/certs leads to ../session/certs"];
+        assert_eq!(certificates(&plan(&["ssl/certs"])), debian);
+        let pki = [
+            "/etc/pki/tls/certs leads to ../../session/certs",
+            "/etc/pki/tls/cert.pem leads to certs/ca-bundle.crt",
+        ];
+        let both = ["pki/tls/certs", "ssl/certs"];
+        assert_eq!(certificates(&plan(&both)), [debian, pki].concat());
+        let only = ["/etc/ssl/certs.host is /etc/pki/tls/certs", debian[1]];
+        assert_eq!(certificates(&plan(&["pki/tls/certs"])), [only, pki].concat());
+        assert_eq!(certificates(&plan(&[])), ["/etc/ssl/certs.host is empty", debian[1]]);
+    }
+
+    #[test]
+    fn the_sessions_own_link_leads_to_the_host_or_to_what_it_is_told() {
+        let mut plan = plan(&["ssl/certs"]);
+        assert_eq!(trusted(&plan), ["/etc/ssl/certs.host"]);
+        let path = HostPath::new("/about").expect("it is absolute");
+        add_about(&mut plan, &path, Identity { device: 1, inode: 2 });
+        assert_eq!(trusted(&plan), [format!("/sessions/{}/mnt/.cowork/certs", plan.id)]);
+    }
 }

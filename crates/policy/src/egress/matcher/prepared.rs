@@ -1,0 +1,251 @@
+//! Rules in the form in which they are asked, and the way to those that are about a place.
+
+use super::super::address::leading;
+use super::super::name::Place;
+use super::super::target;
+use super::pattern::Pattern;
+use cowork_api::egress::{Action, CredentialMode, Host, Network, Request, Rule, Tls};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// A rule, ready to be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    /// Which rule.
+    pub(super) number: usize,
+    /// Of several that decide alike, the lowest speaks.
+    pub(super) rank: usize,
+    pub(super) side: Side,
+    /// Which requests; none means all.
+    pub(super) wanted: Vec<Wanted>,
+    pub(super) needs: Needs,
+}
+
+/// What becomes of what a rule is about; each wins over those behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    Deny,
+    Allow,
+    Ask,
+}
+
+/// What a rule needs of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    Nothing,
+    /// That it is not looked into: every request passes.
+    Tunnel,
+    /// That requests are known, to tell those that pass.
+    Requests,
+    /// That it is looked into, whatever other rules say.
+    Inspection,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    methods: Vec<String>,
+    paths: Vec<Pattern>,
+}
+
+/// A request, as it is decided about.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    method: &'a str,
+    path: &'a str,
+    /// Without a value if the path is ambiguous.
+    decoded: OnceCell<Option<Cow<'a, [u8]>>>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, decoded: OnceCell::new() }
+    }
+
+    fn decoded(&self) -> Option<&[u8]> {
+        let decode = || target::check(self.path).and_then(|(path, _)| target::decode(path)).ok();
+        self.decoded.get_or_init(decode).as_deref()
+    }
+}
+
+impl Prepared {
+    /// Whether the rule is about a request.
+    pub(super) fn fits(&self, request: &Asked<'_>) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted.fits(self.side, request))
+    }
+}
+
+impl Wanted {
+    fn new(request: &Request) -> Self {
+        let paths = request.paths.iter().map(|path| Pattern::new(path)).collect();
+        Self { methods: request.methods.clone(), paths }
+    }
+
+    fn fits(&self, side: Side, request: &Asked<'_>) -> bool {
+        // A server may take `post` for `POST`: that is refused with it, and not allowed with it.
+        let same = |method: &String| match side {
+            Side::Deny => method.eq_ignore_ascii_case(request.method),
+            Side::Allow | Side::Ask => method == request.method,
+        };
+        if !self.methods.is_empty() && !self.methods.iter().any(same) {
+            return false;
+        }
+        self.paths.is_empty()
+            || match request.decoded() {
+                Some(path) => self.paths.iter().any(|pattern| pattern.matches(path)),
+                None => side == Side::Deny,
+            }
+    }
+}
+
+/// Prepares every rule, in the order that they are in.
+pub(super) fn prepare(rules: &[Rule]) -> Vec<Prepared> {
+    let mut order: Vec<usize> = (0..rules.len()).collect();
+    order.sort_by_key(|number| rules.get(*number).map(precedence));
+    let mut ranks = vec![0; rules.len()];
+    for (rank, number) in order.into_iter().enumerate() {
+        if let Some(place) = ranks.get_mut(number) {
+            *place = rank;
+        }
+    }
+    let both = rules.iter().zip(ranks).enumerate();
+    both.map(|(number, (rule, rank))| Prepared {
+        number,
+        rank,
+        side: side(rule),
+        wanted: rule.http.iter().map(Wanted::new).collect(),
+        needs: needs(rule),
+    })
+    .collect()
+}
+
+fn side(rule: &Rule) -> Side {
+    match rule.action {
+        Action::Allow => Side::Allow,
+        Action::Ask => Side::Ask,
+        Action::Deny { .. } => Side::Deny,
+    }
+}
+
+fn needs(rule: &Rule) -> Needs {
+    if rule.tls == Tls::Inspect || rule.credential.is_some() || rule.limits.requests.is_some() {
+        return Needs::Inspection;
+    }
+    match (side(rule), rule.http.is_empty(), rule.tls) {
+        (Side::Allow, true, Tls::Tunnel) => Needs::Tunnel,
+        (_, true, _) => Needs::Nothing,
+        (Side::Allow, false, _) => Needs::Requests,
+        // What is refused or asked among what passes has to be found.
+        (Side::Ask | Side::Deny, false, _) => Needs::Inspection,
+    }
+}
+
+/// What makes a rule speak for others, the foremost first.
+fn precedence(rule: &Rule) -> impl Ord {
+    let credential = rule.credential.as_ref().map(|credential| match credential.mode {
+        CredentialMode::Swap => 0,
+        CredentialMode::Inject => 1,
+        CredentialMode::Pin => 2,
+    });
+    let labels = |name: &str| (name.matches('.').count() + 1) * 2;
+    let narrow = match &rule.host {
+        Host::Any => 0,
+        Host::Domain(name) => labels(name),
+        Host::Below(name) => labels(name) + 1,
+        Host::Network(network) => network.bits.into(),
+        Host::Name(_) | Host::Loopback => usize::MAX,
+    };
+    let limits = &rule.limits;
+    let limited =
+        limits.upload.is_some() || limits.requests.is_some() || limits.connections.is_some();
+    Reverse((credential, narrow, limited, !rule.resolves_to.is_empty()))
+}
+
+/// The way from a place to the rules about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    names: HashMap<Box<str>, Vec<usize>>,
+    /// By the name that others are below.
+    domains: HashMap<Box<str>, Vec<usize>>,
+    /// By the number of leading bits, then by those.
+    networks: Vec<(u8, HashMap<IpAddr, Vec<usize>>)>,
+    loopback: Vec<usize>,
+    any: Vec<usize>,
+    /// Denials of everything, which are about addresses and the host's loopback as well.
+    any_denials: Vec<usize>,
+}
+
+impl Index {
+    /// Each list has what wins first: denials, then allowances, then asks, each by its rank.
+    pub(super) fn of(rules: &[Rule], prepared: &[Prepared]) -> Self {
+        let mut index = Self::default();
+        for (number, rule) in rules.iter().enumerate() {
+            match &rule.host {
+                Host::Name(name) => index.names.entry(plain(name)).or_default().push(number),
+                Host::Below(name) => index.domains.entry(plain(name)).or_default().push(number),
+                Host::Domain(name) => {
+                    index.names.entry(plain(name)).or_default().push(number);
+                    index.domains.entry(plain(name)).or_default().push(number);
+                }
+                Host::Network(network) => index.network(network, number),
+                Host::Loopback => index.loopback.push(number),
+                Host::Any => {
+                    index.any.push(number);
+                    if side(rule) == Side::Deny {
+                        index.any_denials.push(number);
+                    }
+                }
+            }
+        }
+        let Self { names, domains, networks, loopback, any, any_denials } = &mut index;
+        let named = names.values_mut().chain(domains.values_mut());
+        let ranges = networks.iter_mut().flat_map(|(_, ranges)| ranges.values_mut());
+        for list in named.chain(ranges).chain([loopback, any, any_denials]) {
+            list.sort_by_key(|number| prepared.get(*number).map(|rule| (rule.side, rule.rank)));
+        }
+        index
+    }
+
+    fn network(&mut self, network: &Network, number: usize) {
+        let (address, bits) = match (network.address, network.address.to_canonical()) {
+            (IpAddr::V6(_), IpAddr::V4(inner)) if network.bits >= 96 => {
+                (IpAddr::V4(inner), network.bits.min(128) - 96)
+            }
+            (address @ IpAddr::V4(_), _) => (address, network.bits.min(32)),
+            (address @ IpAddr::V6(_), _) => (address, network.bits.min(128)),
+        };
+        let first = leading(address, bits);
+        match self.networks.iter_mut().find(|(known, _)| *known == bits) {
+            Some((_, ranges)) => ranges.entry(first).or_default().push(number),
+            None => self.networks.push((bits, HashMap::from([(first, vec![number])]))),
+        }
+    }
+
+    /// The numbers of the rules about a place, in lists.
+    pub(super) fn about(&self, place: &Place) -> impl Iterator<Item = &[usize]> {
+        let (name, address, loopback) = match place {
+            Place::Name(name) => (Some(name.as_str()), None, None),
+            Place::Address(address) => (None, Some(address.to_canonical()), None),
+            Place::HostLoopback => (None, None, Some(&self.loopback)),
+        };
+        let exact = name.and_then(|name| self.names.get(name));
+        let domains = name.into_iter().flat_map(|name| {
+            let above = name.match_indices('.').filter_map(|(dot, _)| name.get(dot + 1..));
+            above.filter_map(|above| self.domains.get(above))
+        });
+        let networks = address.into_iter().flat_map(|address| {
+            let ranges = self.networks.iter();
+            ranges.filter_map(move |(bits, ranges)| ranges.get(&leading(address, *bits)))
+        });
+        let any = if name.is_some() { &self.any } else { &self.any_denials };
+        let lists = exact.into_iter().chain(domains).chain(networks).chain(loopback).chain([any]);
+        lists.map(Vec::as_slice)
+    }
+}
+
+/// A name as places have it.
+fn plain(name: &str) -> Box<str> {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into()
+}
