@@ -18,8 +18,8 @@ use std::mem::MaybeUninit;
 
 /// Longest message that travels inside a packet.
 const INLINE: usize = 64 * 1024;
-/// Most descriptors beside one message.
-const MAX_HANDLES: usize = 16;
+/// Most descriptors beside one message. The kernel takes 253.
+pub const MAX_HANDLES: usize = 128;
 /// The packet that says that the message is in the last descriptor. Its first byte is no
 /// generation of the protocol.
 const SPILLED: &[u8] = &[0xff];

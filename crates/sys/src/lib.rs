@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "this crate is where the system calls are")]
 
 pub mod identity;
+pub mod keyring;
 pub mod memory;
 pub mod mount;
 pub mod net;

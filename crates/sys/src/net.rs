@@ -1,4 +1,5 @@
-//! Network calls with addresses that came from elsewhere, and the loopback device.
+//! Network calls with addresses that came from elsewhere, transparent sockets, and the loopback
+//! device.
 
 use crate::{Errno, check};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -9,6 +10,31 @@ pub fn connect_raw(socket: BorrowedFd<'_>, address: &[u8]) -> Result<(), Errno> 
     // SAFETY: the kernel reads `length` bytes from `address`, which is borrowed for the call and
     // exactly that long; it does not require alignment because it copies them first.
     let result = unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) };
+    check(libc::c_long::from(result)).map(|_| ())
+}
+
+/// A family of addresses that a socket speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6, with IPv4 where the socket takes both.
+    V6,
+}
+
+/// Lets `socket` be the end of connections to addresses and ports that it is not bound to, where a
+/// rule of the network leads them to it.
+pub fn set_transparent(socket: BorrowedFd<'_>, family: Family) -> Result<(), Errno> {
+    let (level, option) = match family {
+        Family::V4 => (libc::SOL_IP, libc::IP_TRANSPARENT),
+        Family::V6 => (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
+    };
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or_default();
+    // SAFETY: both options read one `int`, which lives until the call returns.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), length)
+    };
     check(libc::c_long::from(result)).map(|_| ())
 }
 

@@ -7,6 +7,7 @@ use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::network::Networks;
 use crate::keeper::observe::{self, Own, Report};
+use crate::keeper::sockets::Sockets;
 use crate::keeper::stage::{self, Cradled};
 use crate::keeper::template::Templates;
 use crate::keeper::{BrokerState, Session, grant, ids, limits};
@@ -121,6 +122,7 @@ impl Maker<'_> {
             scratch: None,
             storage: None,
             deposits: Deposits::default(),
+            network: Sockets::default(),
             standing,
             profile: plan.profile,
             ids: pool,

@@ -1,11 +1,11 @@
 //! The keeper: holds the host's view, makes sessions, grants to them, and ends them.
 //!
 //! One thread, one loop: messages of its clients, deaths of sessions, calls that need a broker,
-//! and deadlines. It starts no process but sessions, brokers, the carriers of id maps and those
-//! that do something with whole folders of the host. A keeper of one client ends every session and leaves when the client closes
-//! the conversation; a resident one outlives its clients, and leaves when it is asked to or has
-//! nothing to keep. When it dies, the kernel ends every session, because each first process asked
-//! to die with it.
+//! and deadlines. It starts no process but sessions, brokers, the carriers of id maps, those that
+//! make sockets in a session's network, and those that do something with whole folders of the host.
+//! A keeper of one client ends every session and leaves when the client closes the conversation; a
+//! resident one outlives its clients, and leaves when it is asked to or has nothing to keep. When it
+//! dies, the kernel ends every session, because each first process asked to die with it.
 
 mod cgroup;
 mod change;
@@ -20,12 +20,15 @@ mod grounds;
 mod ids;
 mod limits;
 mod measure;
+mod netlink;
 mod network;
+mod nft;
 mod observe;
 mod register;
 mod requests;
 mod serve;
 mod session;
+mod sockets;
 mod stage;
 pub mod survey;
 mod template;

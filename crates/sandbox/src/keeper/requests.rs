@@ -87,6 +87,15 @@ impl Keeper {
             Request::Measure { session } => {
                 Reply::Measured(measure::measure(self.sessions.find(&session)?))
             }
+            Request::Listen { session, sockets } => {
+                let session = self.sessions.find(&session)?;
+                let handles = session.network.listen(&self.proof, session.pid, &sockets)?;
+                return Ok((Reply::Listening(sockets), handles));
+            }
+            Request::Sockets { session } => {
+                let (sockets, handles) = self.sessions.find(&session)?.network.copies()?;
+                return Ok((Reply::Listening(sockets), handles));
+            }
             Request::Leave => {
                 self.end_all();
                 self.stay = Stay::Leaving;

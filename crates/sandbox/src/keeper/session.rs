@@ -9,6 +9,7 @@ use crate::keeper::create::HubFolder;
 use crate::keeper::deposits::Deposits;
 use crate::keeper::grounds::Standing;
 use crate::keeper::ids::PoolId;
+use crate::keeper::sockets::Sockets;
 use crate::keeper::tree;
 use crate::kernel::{Failed, Step};
 use cowork_api::Text;
@@ -43,6 +44,8 @@ pub(crate) struct Session {
     pub(crate) storage: Option<OwnedFd>,
     /// Descriptors of commands that a client left here.
     pub(crate) deposits: Deposits,
+    /// What was made in its network, kept for the next client.
+    pub(crate) network: Sockets,
     pub(crate) standing: Standing,
     pub(crate) profile: Profile,
     pub(crate) broker: BrokerState,

@@ -244,6 +244,8 @@ impl Builder<'_> {
         let named = || format!("write the files of {}", String::from_utf8_lossy(at));
         let name = self.next_name();
         mkdirat(self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
+        let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(self.scratch, &*name, folder, Mode::empty()).step(named)?;
         for (file, contents) in files {
             let path = format!("{name}/{file}");
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -257,7 +259,9 @@ impl Builder<'_> {
         let mount = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One).step(named)?;
         let set = RDONLY | NOSUID | NODEV;
         restrict(mount.as_fd(), &Attributes { set, ..Attributes::default() }).step(named)?;
-        self.place(mount.as_fd(), at)
+        self.place(mount.as_fd(), at)?;
+        self.folders.push((below_root(at), Some(folder)));
+        Ok(())
     }
 
     fn place_link(&self, at: &[u8], to: &[u8]) -> Result<(), Failed> {

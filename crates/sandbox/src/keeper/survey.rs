@@ -2,6 +2,7 @@
 
 use crate::keeper::cgroup::{Cgroups, Controller};
 use crate::keeper::grounds::{Grounds, Standing};
+use crate::keeper::sockets::captures_all_ports;
 use crate::kernel::Failed;
 use cowork_api::keeper::{Fact, Failure, FailureCode, Grade};
 use cowork_sys::Errno;
@@ -62,7 +63,7 @@ fn sysctl(name: &str) -> Option<String> {
 pub(crate) fn survey(
     grounds: &mut Result<Grounds, Failure>,
     cgroups: &Cgroups,
-    _proof: &SingleThreaded,
+    proof: &SingleThreaded,
 ) -> Vec<Fact> {
     let mut facts = vec![kernel(), identity(grounds), namespaces(grounds)];
     facts.push(landlock());
@@ -74,6 +75,7 @@ pub(crate) fn survey(
         limit(cgroups, Controller::Cpu, "CPU limit"),
         limit(cgroups, Controller::Pids, "process limit"),
     ]);
+    facts.push(capture(proof));
     facts.push(terminals());
     facts.push(foreign_calls());
     facts
@@ -228,6 +230,26 @@ fn limit(cgroups: &Cgroups, controller: Controller, name: &str) -> Fact {
             DELEGATE,
         ),
         Controller::Cpu => fact(name, "none", Grade::Reduced, "not limited", DELEGATE),
+    }
+}
+
+fn capture(proof: &SingleThreaded) -> Fact {
+    let name = "capture of all ports";
+    match captures_all_ports(proof) {
+        Ok(()) => fact(
+            name,
+            "in force",
+            Grade::Good,
+            "a program of a session reaches an allowed host on any port without a proxy setting",
+            "",
+        ),
+        Err(failure) => fact(
+            name,
+            format!("absent ({})", Errno::from_raw_os_error(failure.errno)),
+            Grade::Reduced,
+            "only the ports that rules name are reached without a proxy setting",
+            "boot a kernel with nf_tables and CONFIG_NFT_TPROXY",
+        ),
     }
 }
 

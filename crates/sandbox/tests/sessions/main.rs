@@ -27,6 +27,8 @@ mod malformed;
 #[cfg(test)]
 mod measure;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod outside;
 #[cfg(test)]
 mod resident;
@@ -34,3 +36,5 @@ mod resident;
 mod revocation;
 #[cfg(test)]
 mod tasks;
+#[cfg(test)]
+mod trust;
