@@ -1,0 +1,217 @@
+//! Reaching a host that was allowed.
+//!
+//! A name is looked up once, by the host's own means, and only after it was allowed. Addresses that
+//! it may not lead to are dropped; one of the others is dialled, and it is the very address that was
+//! judged. Behind a parent proxy it is the parent that looks names up: then the name is judged, and
+//! the address is the parent's.
+
+use crate::house::House;
+use crate::office::{Allowed, Refusal};
+use cowork_api::egress::Begin;
+use cowork_policy::egress::Place;
+use cowork_policy::egress::address::{Forbidden, judge, judge_without_rule};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::parent::ParentProxy;
+
+/// Longest that looking up and connecting may take together.
+pub const TIME_TO_CONNECT: Duration = Duration::from_secs(10);
+/// How long the next address waits for the one before it.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+/// Most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// A host that was reached.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The connection.
+    pub stream: TcpStream,
+    /// The address that was judged and dialled.
+    pub address: IpAddr,
+}
+
+/// Reaches hosts.
+#[derive(Debug)]
+pub struct Dialer {
+    parent: Option<ParentProxy>,
+}
+
+impl Dialer {
+    /// What reaches hosts for a session.
+    pub(crate) fn new(begin: &Begin) -> Result<Self, String> {
+        let parent = begin.parent.as_ref().map(|parent| ParentProxy::new(parent, &begin.roots));
+        Ok(Self { parent: parent.transpose()? })
+    }
+}
+
+/// Reaches what was allowed.
+pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> {
+    let place = allowed.place();
+    let reach = async {
+        if let Some(parent) = &house.dialer.parent
+            && parent.serves(place)
+        {
+            if let Place::Address(address) = place {
+                judged(allowed, *address)?;
+            }
+            return parent.reach(place, allowed.port()).await;
+        }
+        let addresses = addresses(allowed).await?;
+        connect(place, addresses).await
+    };
+    match timeout(TIME_TO_CONNECT, reach).await {
+        Ok(result) => result,
+        Err(_elapsed) => Err(timed_out(place)),
+    }
+}
+
+/// The addresses that may be dialled for what was allowed.
+async fn addresses(allowed: &Allowed) -> Result<Vec<SocketAddr>, Refusal> {
+    let port = allowed.port();
+    match allowed.place() {
+        Place::HostLoopback => {
+            Ok(vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()])
+        }
+        Place::Address(address) => {
+            judged(allowed, *address)?;
+            Ok(vec![(*address, port).into()])
+        }
+        Place::Name(name) => {
+            let found = tokio::net::lookup_host((name.as_str(), port)).await;
+            let found: Vec<SocketAddr> = match found {
+                Ok(found) => found.collect(),
+                Err(error) => return Err(no_such_name(allowed.place(), &error)),
+            };
+            survivors(allowed, found)
+        }
+    }
+}
+
+/// Drops the addresses that a name may not lead to.
+fn survivors(allowed: &Allowed, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refusal> {
+    let mut forbidden = None;
+    let mut kept = Vec::new();
+    for address in found {
+        match judged(allowed, address.ip()) {
+            Ok(()) if kept.contains(&address) => {}
+            Ok(()) => kept.push(address),
+            Err(refusal) => forbidden = Some(refusal),
+        }
+    }
+    kept.truncate(MAX_ADDRESSES);
+    match forbidden {
+        Some(refusal) if kept.is_empty() => Err(refusal),
+        _ => Ok(kept),
+    }
+}
+
+/// Judges an address that something allowed leads to.
+fn judged(allowed: &Allowed, address: IpAddr) -> Result<(), Refusal> {
+    let address = address.to_canonical();
+    let own: &[IpAddr] = if is_own(address) { &[address] } else { &[] };
+    let verdict = match allowed.rule() {
+        Some(rule) => judge(rule, address, own),
+        None => judge_without_rule(address, own),
+    };
+    verdict.map_err(|why| not_there(allowed.place(), address, why))
+}
+
+/// Whether an address is one of this host: whoever sends to it from here does so from the address
+/// itself. Nothing is sent.
+fn is_own(address: IpAddr) -> bool {
+    let from: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = || {
+        let socket = UdpSocket::bind((from, 0))?;
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    };
+    source().is_ok_and(|source| source.ip() == address)
+}
+
+/// Connects to one of several addresses: each is given a little time before the next is tried too.
+pub(crate) async fn connect(place: &Place, addresses: Vec<SocketAddr>) -> Result<Dialled, Refusal> {
+    let place = Arc::new(place.clone());
+    let mut rest = addresses.into_iter();
+    let mut tries = JoinSet::new();
+    let mut last = None;
+    loop {
+        if let Some(address) = rest.next() {
+            tries.spawn(async move { (address, TcpStream::connect(address).await) });
+        } else if tries.is_empty() {
+            let error = last.unwrap_or_else(|| io::ErrorKind::NotFound.into());
+            return Err(not_reached(&place, &error));
+        }
+        let next = async {
+            if rest.len() == 0 {
+                tries.join_next().await
+            } else {
+                timeout(NEXT_ADDRESS, tries.join_next()).await.ok().flatten()
+            }
+        };
+        match next.await {
+            Some(Ok((address, Ok(stream)))) => {
+                cowork_sys::ignore(stream.set_nodelay(true));
+                return Ok(Dialled { stream, address: address.ip().to_canonical() });
+            }
+            Some(Ok((_, Err(error)))) => last = Some(error),
+            Some(Err(_)) | None => {}
+        }
+    }
+}
+
+fn timed_out(place: &Place) -> Refusal {
+    let sentence = format!("{place} does not answer within {} s", TIME_TO_CONNECT.as_secs());
+    Refusal::new("timed-out", sentence, "it may be down, or a firewall may drop what is sent to it")
+}
+
+pub(crate) fn no_such_name(place: &Place, error: &io::Error) -> Refusal {
+    let sentence = format!("{place} has no address: {error}");
+    Refusal::new("no-such-name", sentence, "check its spelling")
+}
+
+fn not_reached(place: &Place, error: &io::Error) -> Refusal {
+    let code = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refused-by-host",
+        io::ErrorKind::TimedOut => "timed-out",
+        _ => "unreachable",
+    };
+    let hint = match code {
+        "refused-by-host" => "nothing listens on this port there",
+        _ => "check that the host's own network works",
+    };
+    Refusal::new(code, format!("{place} cannot be reached: {error}"), hint)
+}
+
+fn not_there(place: &Place, address: IpAddr, why: Forbidden) -> Refusal {
+    let (what, hint) = match why {
+        Forbidden::Local => (
+            "an address of this host or its surroundings",
+            "the user can allow a port of the host itself: `cowork allow SESSION host:PORT`",
+        ),
+        Forbidden::Private => (
+            "an address of a private network",
+            "the user can allow it with a rule that names the network it may lead to",
+        ),
+    };
+    Refusal::new(why.code(), format!("{place} leads to {address}, {what}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_own;
+
+    #[test]
+    fn own_addresses_are_known_without_a_list() {
+        assert!(is_own([127, 0, 0, 1].into()));
+        assert!(!is_own([192, 0, 2, 1].into()));
+    }
+}

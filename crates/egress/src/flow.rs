@@ -1,0 +1,107 @@
+//! Connections of the session, from their arrival to their end.
+
+use cowork_api::egress::Target;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+/// A connection of the session, from its arrival to its end.
+#[derive(Debug)]
+pub struct Flow {
+    /// Its number; told in every record about it.
+    pub number: u64,
+    /// When it arrived.
+    pub since: Instant,
+    /// Bytes from the session.
+    pub up: AtomicU64,
+    /// Bytes to the session.
+    pub down: AtomicU64,
+    requests: AtomicU32,
+    state: Mutex<State>,
+    /// Where it is listed.
+    list: Weak<Flows>,
+}
+
+/// What is known about a flow at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) target: Target,
+    pub(crate) rule: Option<String>,
+    pub(crate) waits: Waits,
+}
+
+/// Whether a flow waits for the user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It goes on.
+    #[default]
+    No,
+    /// It does.
+    ForTheUser,
+}
+
+impl Flow {
+    /// The number of the next request in it.
+    pub fn next_request(&self) -> u32 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Milliseconds from its arrival.
+    pub fn age(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        if let Some(list) = self.list.upgrade() {
+            list.open().remove(&self.number);
+        }
+    }
+}
+
+/// All flows of the session.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    last: AtomicU64,
+    open: Mutex<BTreeMap<u64, Weak<Flow>>>,
+}
+
+impl Flows {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Flow>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection has arrived.
+    pub(crate) fn arrive(self: &Arc<Self>) -> Arc<Flow> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let flow = Arc::new(Flow {
+            number,
+            since: Instant::now(),
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            requests: AtomicU32::new(0),
+            state: Mutex::default(),
+            list: Arc::downgrade(self),
+        });
+        self.open().insert(number, Arc::downgrade(&flow));
+        flow
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.open().len()
+    }
+
+    /// The newest ones, newest first, and how many there are.
+    pub(crate) fn newest(&self, most: usize) -> (Vec<Arc<Flow>>, usize) {
+        let open = self.open();
+        let flows = open.values().rev().filter_map(Weak::upgrade).take(most).collect();
+        (flows, open.len())
+    }
+}

@@ -1,0 +1,362 @@
+//! One request: read, decided, given its secrets, sent, answered.
+
+use super::body::{Account, Body, Down, Fault, Up, full, scrub_headers};
+use super::credentials::{self, Applied, Draft};
+use super::decode::{Coding, Decoder, coding};
+use super::draft::{Outgoing, Wanted, describe, read};
+use super::headers;
+use super::refuse::{answer, refusal};
+use super::scrub::Scrub;
+use super::serve::{Early, Line};
+use super::sigv4::{Key as AwsKey, MAX_HASHED, Signature, Signed};
+use super::tunnel::carry;
+use super::upstream::{Key, Unsent, Upstream, broken, connect};
+use crate::office::{Allowed, Refusal};
+use bytes::Bytes;
+use cowork_api::egress::What;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HOST, HeaderValue};
+use http::{Request, Response, StatusCode, request::Parts};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most bytes of a body that secrets are put into.
+const MAX_SWAPPED: u64 = 1024 * 1024;
+/// Most bytes that are read of a body nobody gets, and the longest that takes.
+const MAX_DRAINED: usize = 16 * 1024 * 1024;
+const TIME_TO_DRAIN: Duration = Duration::from_secs(10);
+/// How often a request is begun that found its connection closed.
+const TRIES: usize = 3;
+
+/// Carries out one request.
+pub(super) async fn exchange(line: Arc<Line>, mut request: Request<Incoming>) -> Response<Body> {
+    let number = line.flow.next_request();
+    let upgraded = hyper::upgrade::on(&mut request);
+    let (parts, body) = request.into_parts();
+    let target = describe(&parts, &line.base);
+    let wanted = match read(&parts, &line.base, line.place.as_ref(), line.channel) {
+        Ok(wanted) => wanted,
+        Err(refusal) => {
+            line.house.office.refuse(&line.flow, number, &target, &refusal);
+            drain(body);
+            return answer(&refusal, &target);
+        }
+    };
+    let target = wanted.target.clone();
+    match decide(&line, number, &wanted, parts).await {
+        Ok(ready) => ready.carry_out(&line, body, upgraded).await,
+        Err(refusal) => {
+            drain(body);
+            answer(&refusal, &target)
+        }
+    }
+}
+
+/// Reads what is left of a body whose request was answered already: a client that still sends would
+/// find the connection reset, and might not see the answer.
+fn drain<B>(mut body: B)
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Send,
+{
+    if body.is_end_stream() {
+        return;
+    }
+    let reading = async move {
+        let mut left = MAX_DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    drop(tokio::spawn(tokio::time::timeout(TIME_TO_DRAIN, reading)));
+}
+
+/// A request that was decided, and has its secrets.
+struct Ready {
+    allowed: Allowed,
+    account: Arc<Account>,
+    outgoing: Outgoing,
+    applied: Applied,
+}
+
+/// Decides about a request, and puts its secrets in.
+async fn decide(
+    line: &Line,
+    number: u32,
+    wanted: &Wanted,
+    mut parts: Parts,
+) -> Result<Ready, Refusal> {
+    let office = &line.house.office;
+    let upgrade =
+        headers::upgrade(&parts.headers).filter(|_| parts.version < http::Version::HTTP_2);
+    headers::strip(&mut parts.headers);
+    if let Ok(host) = HeaderValue::from_str(&wanted.authority) {
+        parts.headers.insert(HOST, host);
+    }
+    let mut draft = Draft {
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
+        headers: std::mem::take(&mut parts.headers),
+    };
+    let line_length = draft.path.len() + draft.query.as_ref().map_or(0, String::len);
+    let weight = headers::weight(&draft.headers) + u64::try_from(line_length).unwrap_or(u64::MAX);
+    let target = &wanted.target;
+    let allowed = office.request(&line.flow, number, target, &wanted.place).await;
+    let allowed = allowed.map_err(|refusal| explained(refusal, &draft.path))?;
+    let more = |refusal: Refusal| {
+        let rule = allowed.rule().map(|rule| rule.name.clone());
+        let refusal = Refusal { rule: refusal.rule.or(rule), ..refusal };
+        office.refuse(&line.flow, number, target, &refusal);
+        if refusal.code == "placeholder-misdirected" {
+            let code = refusal.code.to_owned();
+            let sentence = format!("{}: {}", target.host, refusal.sentence);
+            let what = What::Noticed { target: target.clone(), code, sentence };
+            office.record(line.flow.number, number, what);
+        }
+        refusal
+    };
+    let rule = allowed.rule().map(AsRef::as_ref);
+    line.house.quotas.request(rule).map_err(more)?;
+    let secrets = office.secrets();
+    let applied = credentials::apply(&mut draft, rule, &secrets, line.channel).map_err(more)?;
+    line.house.quotas.upload(rule, weight).map_err(more)?;
+    let Draft { headers, path, query } = draft;
+    parts.headers = headers;
+    let mut outgoing =
+        Outgoing { parts, authority: wanted.authority.clone(), channel: line.channel, upgrade };
+    outgoing.set_path(&path, query.as_deref()).map_err(more)?;
+    let credentials = applied.used.clone();
+    let what = What::Decided { target: target.clone(), decision: allowed.decision(), credentials };
+    office.record(line.flow.number, number, what);
+    let account = Account::new(&line.house, &line.flow, number, target, allowed.rule().cloned());
+    account.counted(weight);
+    Ok(Ready { allowed, account, outgoing, applied })
+}
+
+/// Tells of a path that no rule about paths allows because programs do not agree about it.
+fn explained(refusal: Refusal, path: &str) -> Refusal {
+    match cowork_policy::egress::target::check(path) {
+        Err(why) if refusal.code == "request" => {
+            Refusal { hint: format!("{}; {why}", refusal.hint), ..refusal }
+        }
+        _ => refusal,
+    }
+}
+
+impl Ready {
+    async fn carry_out(mut self, line: &Line, body: Incoming, client: OnUpgrade) -> Response<Body> {
+        let target = self.account.target.clone();
+        match self.send(line, body).await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                self.switch(response, client)
+            }
+            Ok(response) => self.respond(response).unwrap_or_else(|refusal| {
+                self.account.ended(format!("error: {}", refusal.code));
+                answer(&refusal, &target)
+            }),
+            Err(refusal) => {
+                self.account.ended(format!("error: {}", refusal.code));
+                answer(&refusal, &target)
+            }
+        }
+    }
+
+    /// Sends the request; tries again where a connection that was kept turns out to be closed.
+    async fn send(&mut self, line: &Line, body: Incoming) -> Result<Response<Incoming>, Refusal> {
+        let mut body = self.body(body).await?;
+        let offer = line.offer;
+        let key = Key::new(&self.allowed, line.channel, offer);
+        for _ in 0..TRIES {
+            let mut upstream = match self.upstream(line, &key).await {
+                Ok(upstream) => upstream,
+                Err(refusal) => {
+                    drain(body);
+                    return Err(refusal);
+                }
+            };
+            self.account.reached(upstream.address);
+            let spare = self.spare(&body);
+            let request = self.outgoing.write(upstream.version(), body)?;
+            match upstream.send(request).await {
+                Ok(response) => {
+                    upstream.give_back(&line.house, key);
+                    return Ok(response);
+                }
+                Err(Unsent::Again(request)) => {
+                    let (parts, unsent) = request.into_parts();
+                    self.outgoing.parts = parts;
+                    body = unsent;
+                }
+                Err(Unsent::Stale(error)) => {
+                    self.outgoing.parts = spare.ok_or_else(|| self.broken(&error))?;
+                    body = full(Bytes::new());
+                }
+                Err(Unsent::Failed(error)) => return Err(self.broken(&error)),
+            }
+        }
+        let sentence = format!("{} closes every connection", self.allowed.place());
+        Err(refusal("upstream", sentence, "try again later"))
+    }
+
+    /// Why a request broke off: we did it, or the host.
+    fn broken(&self, error: &hyper::Error) -> Refusal {
+        let ours = self.account.refusal().cloned();
+        ours.unwrap_or_else(|| broken(self.allowed.place(), error))
+    }
+
+    /// What it takes to send a request once more, if that does no harm.
+    fn spare(&self, body: &Body) -> Option<Parts> {
+        let harmless = self.outgoing.parts.method.is_safe() && body.is_end_stream();
+        harmless.then(|| self.outgoing.parts.clone())
+    }
+
+    /// A connection to the host: one that waits, the one that was begun early, or a new one.
+    async fn upstream(&self, line: &Line, key: &Key) -> Result<Upstream, Refusal> {
+        let pool = &line.house.interceptor.pool;
+        if let Some(upstream) = pool.take(key) {
+            return Ok(upstream);
+        }
+        let made = match line.take_early() {
+            Some(Early::Failed(refusal)) => return Err(refusal),
+            Some(Early::Pending(connecting)) => connecting.await.ok(),
+            None => None,
+        };
+        let made = match made {
+            Some(result) => result?,
+            None => connect(&line.house, &self.allowed, line.channel, line.offer).await?,
+        };
+        if let Some(shared) = made.share() {
+            pool.put(&line.house, key.clone(), shared);
+        }
+        Ok(made)
+    }
+
+    /// The body to be sent: flowing, or gathered where a secret goes into it or it is signed.
+    async fn body(&mut self, body: Incoming) -> Result<Body, Refusal> {
+        let length = body.size_hint().exact();
+        if let Some((signature, secret)) = self.applied.sign.take() {
+            return self.sign(body, signature, &secret.value.0).await;
+        }
+        let plain = !self.outgoing.parts.headers.contains_key(CONTENT_ENCODING);
+        let small = length.is_some_and(|length| (1..=MAX_SWAPPED).contains(&length));
+        if let Some(mut swap) = self.applied.body.take().filter(|_| plain && small) {
+            let bytes = self.gather(body, MAX_SWAPPED).await?;
+            let swapped = swap.whole(&bytes).unwrap_or(bytes);
+            let length = HeaderValue::from(swapped.len());
+            self.outgoing.parts.headers.insert(CONTENT_LENGTH, length);
+            return Ok(full(swapped));
+        }
+        Ok(Up::new(body, &self.account).boxed_unsync())
+    }
+
+    async fn sign(
+        &mut self,
+        body: Incoming,
+        signature: Signature,
+        value: &[u8],
+    ) -> Result<Body, Refusal> {
+        let unsigned = |why: &str| {
+            let sentence = format!("the request cannot be signed anew: {why}");
+            refusal("unsigned-request", sentence, "sign it with one hash, or none, of its body")
+        };
+        let gathered = if Signature::wants_body(&self.outgoing.parts.headers) {
+            Err(self.gather(body, MAX_HASHED).await?)
+        } else {
+            Ok(body)
+        };
+        let key = std::str::from_utf8(value).ok().and_then(AwsKey::parse);
+        let key = key.ok_or_else(|| unsigned("the secret is not id:key"))?;
+        let Parts { method, uri, headers, .. } = &mut self.outgoing.parts;
+        let signed = Signed {
+            method: method.as_str(),
+            path: uri.path(),
+            query: uri.query().unwrap_or_default(),
+            body: gathered.as_ref().err().map(Bytes::as_ref),
+        };
+        signature.renew(headers, signed, key).map_err(unsigned)?;
+        Ok(match gathered {
+            Ok(body) => Up::new(body, &self.account).boxed_unsync(),
+            Err(bytes) => full(bytes),
+        })
+    }
+
+    async fn gather(&self, body: Incoming, most: u64) -> Result<Bytes, Refusal> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let gathered = Limited::new(Up::new(body, &self.account), most).collect().await;
+        gathered.map(http_body_util::Collected::to_bytes).map_err(|fault: Fault| {
+            let ours = self.account.refusal().cloned();
+            ours.unwrap_or_else(|| {
+                let sentence = format!("the body of the request cannot be read: {fault}");
+                refusal("malformed", sentence, "send it anew, in at most 1 MiB")
+            })
+        })
+    }
+
+    /// The answer, as the session gets it.
+    fn respond(&mut self, response: Response<Incoming>) -> Result<Response<Body>, Refusal> {
+        let (mut parts, body) = response.into_parts();
+        let mut scrub = self.applied.scrub.take();
+        let decoder = match &scrub {
+            Some(_) if !body.is_end_stream() => self.decoder(&mut parts)?,
+            _ => None,
+        };
+        headers::strip(&mut parts.headers);
+        parts.version = http::Version::HTTP_11;
+        if let Some(scrub) = &mut scrub {
+            scrub_headers(scrub, &mut parts.headers);
+            if !scrub.keeps_length() && !body.is_end_stream() {
+                parts.headers.remove(CONTENT_LENGTH);
+            }
+        }
+        self.account.answered(parts.status.as_u16());
+        self.account.received(headers::weight(&parts.headers));
+        let body = Down::new(body, &self.account, decoder, scrub).boxed_unsync();
+        Ok(Response::from_parts(parts, body))
+    }
+
+    /// What decodes the answer, if it is encoded although that was not wanted.
+    fn decoder(&self, parts: &mut http::response::Parts) -> Result<Option<Box<Decoder>>, Refusal> {
+        match coding(&parts.headers) {
+            Coding::Identity => Ok(None),
+            Coding::Known(decoder) => {
+                for name in [CONTENT_ENCODING, CONTENT_LENGTH, ETAG] {
+                    parts.headers.remove(name);
+                }
+                Ok(Some(decoder))
+            }
+            Coding::Other => {
+                let sentence = format!(
+                    "{} compresses its answer in a way that cannot be looked into for the secret",
+                    self.allowed.place()
+                );
+                Err(refusal("opaque-answer", sentence, "ask the user"))
+            }
+        }
+    }
+
+    /// Both sides go over to another protocol.
+    fn switch(&mut self, mut response: Response<Incoming>, client: OnUpgrade) -> Response<Body> {
+        let Some(protocol) = self.outgoing.upgrade.clone() else {
+            let sentence = format!("{} changes the protocol unasked", self.allowed.place());
+            self.account.ended("error: upstream");
+            return answer(&refusal("upstream", sentence, ""), &self.account.target);
+        };
+        let host = hyper::upgrade::on(&mut response);
+        let (mut parts, _nothing) = response.into_parts();
+        let protocol = headers::upgrade(&parts.headers).unwrap_or(protocol);
+        headers::strip(&mut parts.headers);
+        headers::ask_upgrade(&mut parts.headers, protocol);
+        let mut scrub: Option<Scrub> = self.applied.scrub.take();
+        if let Some(scrub) = &mut scrub {
+            scrub_headers(scrub, &mut parts.headers);
+        }
+        self.account.answered(parts.status.as_u16());
+        drop(tokio::spawn(carry(Arc::clone(&self.account), client, host, scrub)));
+        Response::from_parts(parts, full(Bytes::new()))
+    }
+}

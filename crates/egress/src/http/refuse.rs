@@ -1,0 +1,69 @@
+//! What a client is told that does not get what it wants.
+//!
+//! The body is for programs: a stable word, what it was about, and what to do, so that a model stops
+//! to try again what cannot pass.
+
+use super::body::{Body, full};
+use crate::office::Refusal;
+use cowork_api::egress::Target;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderName, Response, StatusCode};
+
+/// The header that has the word.
+pub(super) const DENY: HeaderName = HeaderName::from_static("x-cowork-deny");
+
+/// A refusal that no rule is behind.
+pub(super) fn refusal(code: &'static str, sentence: impl Into<String>, hint: &str) -> Refusal {
+    Refusal::new(code, sentence, hint)
+}
+
+/// The status that says what kind of refusal it is.
+fn status(refusal: &Refusal) -> StatusCode {
+    match refusal.code {
+        "ambiguous-target" | "malformed" => StatusCode::BAD_REQUEST,
+        "method" => StatusCode::METHOD_NOT_ALLOWED,
+        "host-mismatch" => StatusCode::MISDIRECTED_REQUEST,
+        "upstream-certificate" | "upstream-tls" | "upstream" | "opaque-answer" => {
+            StatusCode::BAD_GATEWAY
+        }
+        _ => StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::FORBIDDEN),
+    }
+}
+
+/// Seconds after which trying again makes sense.
+fn again(refusal: &Refusal) -> Option<u64> {
+    match refusal.code {
+        "unanswered" | "too-many-asks" => Some(15),
+        "quota-requests" | "quota-upload" | "quota-connections" => {
+            let mut words = refusal.hint.split(' ');
+            Some(words.find_map(|word| word.parse().ok()).unwrap_or(1))
+        }
+        _ => None,
+    }
+}
+
+/// The answer to a request that is refused.
+pub(super) fn answer(refusal: &Refusal, target: &Target) -> Response<Body> {
+    let mut response = Response::new(full(refusal.body(target)));
+    *response.status_mut() = status(refusal);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(DENY, HeaderValue::from_static(refusal.code));
+    if let Some(seconds) = again(refusal) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unanswered_question_says_when_to_ask_again() {
+        let answer = answer(&Refusal::unanswered("example.com"), &Target::default());
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+        assert_eq!(answer.headers()[DENY], "unanswered");
+        assert_eq!(answer.headers()[RETRY_AFTER], "15");
+    }
+}

@@ -1,0 +1,336 @@
+//! Connections of the session: which protocol they speak, and with whom.
+
+use super::credentials::Channel;
+use super::exchange::exchange;
+use super::upstream::{Key, MAX_HEADERS, Offer, Upstream, Version, WINDOW, connect};
+use crate::flow::Flow;
+use crate::house::House;
+use crate::office::{Allowed, Refusal};
+use crate::prefixed::Prefixed;
+use bytes::BytesMut;
+use cowork_api::egress::{Target, What};
+use cowork_policy::egress::Place;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::AlertDescription;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::StartHandshake;
+
+/// Longest that a client may take for the head of its next request, or for nothing at all.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Longest that a client may take to greet.
+const TIME_TO_GREET: Duration = Duration::from_secs(30);
+/// Longest that a client waits in its greeting for the host: clients give up after ten seconds.
+const TIME_TO_MIRROR: Duration = Duration::from_secs(5);
+/// Most requests at a time in one connection of HTTP/2.
+const MAX_STREAMS: u32 = 128;
+/// `unrecognized_name`, fatal, before anything is agreed on (RFC 8446 §6).
+const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
+
+/// A connection of the session.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) house: Arc<House>,
+    pub(super) flow: Arc<Flow>,
+    /// What is known of every request in it.
+    pub(super) base: Target,
+    /// Where it was allowed to; nothing for one to the proxy.
+    pub(super) place: Option<Place>,
+    /// How it is carried on.
+    pub(super) channel: Channel,
+    /// What its host is offered.
+    pub(super) offer: Offer,
+    /// The connection to its host that was begun with it.
+    pub(super) early: Mutex<Option<Early>>,
+}
+
+/// A connection to a host that was begun before its first request came.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// It failed.
+    Failed(Refusal),
+    /// It is not made yet.
+    Pending(JoinHandle<Result<Upstream, Refusal>>),
+}
+
+impl Line {
+    /// A connection in which nothing was said yet.
+    pub(super) fn new(
+        house: Arc<House>,
+        flow: Arc<Flow>,
+        base: Target,
+        place: Option<Place>,
+    ) -> Self {
+        let (channel, offer) = (Channel::Plain, Offer::One);
+        Self { house, flow, base, place, channel, offer, early: Mutex::default() }
+    }
+
+    /// The connection that was begun early, if it was not taken yet and is no ordinary one.
+    pub(super) fn take_early(&self) -> Option<Early> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn notice(&self, code: &str, sentence: String) {
+        let what = What::Noticed { target: self.base.clone(), code: code.to_owned(), sentence };
+        self.house.office.record(self.flow.number, 0, what);
+    }
+}
+
+/// Records the end of a connection. Its bytes are in the records of its requests.
+struct Ends {
+    house: Arc<House>,
+    flow: Arc<Flow>,
+    target: Target,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let ended = What::Ended {
+            target: self.target.clone(),
+            address: None,
+            status: None,
+            up: 0,
+            down: 0,
+            ms: self.flow.age(),
+            how: "eof".to_owned(),
+        };
+        self.house.office.record(self.flow.number, 0, ended);
+    }
+}
+
+/// What a connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beginning {
+    Tls,
+    One,
+    Two,
+    Nothing,
+}
+
+/// Carries a connection to `place`. Where it was allowed already, its host is reached at once, to
+/// learn what it speaks.
+pub(super) async fn inspect(
+    line: Line,
+    stream: Prefixed<TcpStream>,
+    place: &Place,
+    allowed: Option<&Allowed>,
+) {
+    let _ends = Ends {
+        house: Arc::clone(&line.house),
+        flow: Arc::clone(&line.flow),
+        target: line.base.clone(),
+    };
+    let Ok(Ok((beginning, stream))) = timeout(PATIENCE, begin(stream)).await else { return };
+    match beginning {
+        Beginning::Nothing => {}
+        Beginning::One => one(stream, Arc::new(line)).await,
+        Beginning::Two => two(stream, Arc::new(Line { offer: Offer::Two, ..line })).await,
+        Beginning::Tls => {
+            tls(stream, Line { channel: Channel::Verified, ..line }, place, allowed).await;
+        }
+    }
+}
+
+/// Carries a connection to the proxy.
+pub(super) async fn forward(line: Line, stream: Prefixed<TcpStream>) {
+    one(stream, Arc::new(line)).await;
+}
+
+/// Reads just enough to know what a connection speaks.
+async fn begin(stream: Prefixed<TcpStream>) -> io::Result<(Beginning, Prefixed<TcpStream>)> {
+    let (first, mut stream) = stream.into_parts();
+    let mut seen = BytesMut::from(first.as_ref());
+    let beginning = loop {
+        match seen.first() {
+            Some(0x16) => break Beginning::Tls,
+            Some(_) if seen.len() >= 4 || !b"PRI ".starts_with(&seen) => {
+                break if seen.starts_with(b"PRI ") { Beginning::Two } else { Beginning::One };
+            }
+            _ => {}
+        }
+        if stream.read_buf(&mut seen).await? == 0 {
+            break if seen.is_empty() { Beginning::Nothing } else { Beginning::One };
+        }
+    };
+    Ok((beginning, Prefixed::new(seen.freeze(), stream)))
+}
+
+/// Ends TLS in the place of the host, and serves what is inside.
+async fn tls(
+    stream: Prefixed<TcpStream>,
+    mut line: Line,
+    place: &Place,
+    allowed: Option<&Allowed>,
+) {
+    let greeting = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
+    let mut start = match timeout(TIME_TO_GREET, greeting).await {
+        Ok(Ok(start)) => start,
+        Ok(Err(error)) => {
+            if error.kind() == io::ErrorKind::InvalidData {
+                line.notice("malformed-tls", format!("the beginning of TLS is none: {error}"));
+            }
+            return;
+        }
+        Err(_elapsed) => return,
+    };
+    let sni = start.client_hello().server_name().map(str::to_owned);
+    if !names(sni.as_deref(), place) {
+        let named = sni.map_or_else(|| "nobody".to_owned(), |name| format!("{name:?}"));
+        let sentence = format!("a connection to {place} names {named} in TLS; it was ended");
+        line.notice("sni-mismatch", sentence);
+        cowork_sys::ignore(start.io.write_all(&UNRECOGNIZED_NAME).await);
+        cowork_sys::ignore(start.io.shutdown().await);
+        return;
+    }
+    let two = offers_two(&start.client_hello());
+    line.offer = if two { Offer::Two } else { Offer::One };
+    let version = match allowed {
+        Some(allowed) => mirror(&line, allowed).await,
+        None => likely(line.offer),
+    };
+    let host = match place {
+        Place::Address(address) => address.to_string(),
+        _ => sni.unwrap_or_default().to_ascii_lowercase(),
+    };
+    match line.house.interceptor.authority.server(&host, version) {
+        Ok(config) => finish(start, config, line).await,
+        Err(sentence) => line.notice("no-certificate", sentence),
+    }
+}
+
+fn offers_two(greeting: &rustls::server::ClientHello<'_>) -> bool {
+    greeting.alpn().into_iter().flatten().any(|protocol| protocol == b"h2")
+}
+
+/// Whether the name in a greeting is the host that was allowed. Addresses are not named in TLS.
+fn names(sni: Option<&str>, place: &Place) -> bool {
+    match (sni, place) {
+        (None, Place::Address(_)) => true,
+        (None, Place::Name(_) | Place::HostLoopback) => false,
+        (Some(name), place) => name.parse::<Place>().is_ok_and(|named| named == *place),
+    }
+}
+
+async fn finish(
+    start: StartHandshake<Prefixed<TcpStream>>,
+    config: Arc<rustls::ServerConfig>,
+    line: Line,
+) {
+    let stream = match timeout(TIME_TO_GREET, start.into_stream(config)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return untrusted(&line, &error),
+        Err(_elapsed) => return,
+    };
+    let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let line = Arc::new(line);
+    if two { self::two(stream, line).await } else { one(stream, line).await }
+}
+
+/// Tells of a client that does not trust the session's authority.
+fn untrusted(line: &Line, error: &io::Error) {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::AlertReceived(alert)) = inner else { return };
+    if matches!(
+        alert,
+        AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateExpired
+    ) {
+        let process = line.base.process.as_ref();
+        let who = process.map_or("a program", |process| process.name.as_str());
+        let host = &line.base.host;
+        let sentence = format!(
+            "{who} does not trust the session's authority ({alert:?}); if it cannot be made to, \
+             set tls = tunnel for {host}"
+        );
+        line.notice("untrusted-authority", sentence);
+    }
+}
+
+/// What the host speaks, of what the client does. A connection to it is made if none is at hand, and
+/// serves the first request.
+async fn mirror(line: &Line, allowed: &Allowed) -> Version {
+    let likely = likely(line.offer);
+    let key = Key::new(allowed, line.channel, line.offer);
+    if let Some(version) = line.house.interceptor.pool.speaks(&key) {
+        return version;
+    }
+    let (house, allowed) = (Arc::clone(&line.house), allowed.clone());
+    let (channel, offer) = (line.channel, line.offer);
+    let mut connecting =
+        tokio::spawn(async move { connect(&house, &allowed, channel, offer).await });
+    let (early, version) = match timeout(TIME_TO_MIRROR, &mut connecting).await {
+        Ok(Ok(Ok(upstream))) => {
+            let version = upstream.version();
+            line.house.interceptor.pool.put(&line.house, key, upstream);
+            (None, version)
+        }
+        Ok(Ok(Err(refusal))) => (Some(Early::Failed(refusal)), likely),
+        Ok(Err(_panic)) => (None, likely),
+        Err(_elapsed) => (Some(Early::Pending(connecting)), likely),
+    };
+    *line.early.lock().unwrap_or_else(PoisonError::into_inner) = early;
+    version
+}
+
+/// What a host speaks that was not reached yet.
+fn likely(offer: Offer) -> Version {
+    match offer {
+        Offer::One => Version::One,
+        Offer::Two => Version::Two,
+    }
+}
+
+/// Serves HTTP/1.1.
+async fn one<S>(stream: S, line: Arc<Line>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let serving = Arc::clone(&line);
+    let service = service_fn(move |request| {
+        let line = Arc::clone(&serving);
+        async move { Ok::<_, Infallible>(exchange(line, request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.with_upgrades().await
+        && error.is_parse()
+    {
+        let sentence = format!("a request was refused that is none: {error}");
+        line.notice("malformed-request", sentence);
+    }
+}
+
+/// Serves HTTP/2.
+async fn two<S>(stream: S, line: Arc<Line>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let line = Arc::clone(&line);
+        async move { Ok::<_, Infallible>(exchange(line, request).await) }
+    });
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADERS)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service);
+    cowork_sys::ignore(connection.await);
+}

@@ -1,0 +1,355 @@
+//! Connections to hosts: made, kept while they are of use, and used again.
+//!
+//! A connection is used again only for the same host and port, made in the same way under the same
+//! generation of the rules: the address it leads to was judged by them.
+
+use super::body::Body;
+use super::credentials::Channel;
+use super::refuse::refusal;
+use crate::dial::dial;
+use crate::house::House;
+use crate::office::{Allowed, Refusal};
+use cowork_policy::egress::Place;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(30);
+/// Most idle connections that are kept to one host, and to all.
+const MAX_PER_HOST: usize = 16;
+const MAX_IDLE: usize = 128;
+/// Longest that a host may take to agree on TLS.
+const TIME_FOR_TLS: Duration = Duration::from_secs(10);
+/// The amount of an HTTP/2 body that may be under way.
+pub(super) const WINDOW: u32 = 1024 * 1024;
+
+/// Most bytes of headers in HTTP/2.
+pub(super) const MAX_HEADERS: u32 = 64 * 1024;
+
+/// The version of HTTP that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Version {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2.
+    Two,
+}
+
+/// What a host is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Offer {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2, or else HTTP/1.1; over plain connections HTTP/2.
+    Two,
+}
+
+/// Which connections serve for the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    place: Place,
+    port: u16,
+    verified: bool,
+    offer: Offer,
+    generation: u64,
+    /// Where the name may lead to, beside public addresses.
+    networks: String,
+}
+
+impl Key {
+    /// For what was allowed.
+    pub(super) fn new(allowed: &Allowed, channel: Channel, offer: Offer) -> Self {
+        let networks = allowed.rule().map(|rule| &rule.resolves_to);
+        let networks = networks.filter(|networks| !networks.is_empty());
+        Self {
+            networks: networks.map(|networks| format!("{networks:?}")).unwrap_or_default(),
+            place: allowed.place().clone(),
+            port: allowed.port(),
+            verified: channel == Channel::Verified,
+            offer,
+            generation: allowed.generation(),
+        }
+    }
+}
+
+/// A connection to a host.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    sender: Sender,
+    /// How many requests were sent over it by this handle.
+    uses: u32,
+    /// The address.
+    pub(super) address: IpAddr,
+}
+
+#[derive(Debug)]
+enum Sender {
+    One(http1::SendRequest<Body>),
+    Two(http2::SendRequest<Body>),
+}
+
+/// A request that was not sent.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// The connection was of no use any more; the request is whole.
+    Again(Box<Request<Body>>),
+    /// It failed on a connection that had served before: the host may have closed it meanwhile.
+    Stale(hyper::Error),
+    /// It failed.
+    Failed(hyper::Error),
+}
+
+impl Upstream {
+    /// What is spoken.
+    pub(super) fn version(&self) -> Version {
+        match self.sender {
+            Sender::One(_) => Version::One,
+            Sender::Two(_) => Version::Two,
+        }
+    }
+
+    /// Another handle of the connection, if many requests can use it at a time.
+    pub(super) fn share(&self) -> Option<Self> {
+        match &self.sender {
+            Sender::One(_) => None,
+            Sender::Two(sender) => {
+                let sender = Sender::Two(sender.clone());
+                Some(Self { sender, uses: self.uses, address: self.address })
+            }
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match &self.sender {
+            Sender::One(sender) => sender.is_ready(),
+            Sender::Two(sender) => !sender.is_closed(),
+        }
+    }
+
+    /// Sends a request.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, Unsent> {
+        self.uses += 1;
+        let result = match &mut self.sender {
+            Sender::One(sender) => sender.try_send_request(request).await,
+            Sender::Two(sender) => sender.try_send_request(request).await,
+        };
+        result.map_err(|mut error| match error.take_message() {
+            Some(request) => Unsent::Again(Box::new(request)),
+            None if self.uses > 1 => Unsent::Stale(error.into_error()),
+            None => Unsent::Failed(error.into_error()),
+        })
+    }
+
+    /// Gives the connection back, as soon as it is free.
+    pub(super) fn give_back(self, house: &Arc<House>, key: Key) {
+        let house = Arc::clone(house);
+        match self.sender {
+            Sender::Two(_) => {}
+            Sender::One(mut sender) => drop(tokio::spawn(async move {
+                if sender.ready().await.is_ok() {
+                    let sender = Sender::One(sender);
+                    let upstream = Self { sender, uses: self.uses, address: self.address };
+                    house.interceptor.pool.put(&house, key, upstream);
+                }
+            })),
+        }
+    }
+}
+
+/// Connections that wait for their next request.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    kept: HashMap<Key, Vec<(Upstream, Instant)>>,
+    count: usize,
+    /// Whether somebody comes to clear away.
+    swept: bool,
+}
+
+impl Pool {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a connection that waits speaks, if one does.
+    pub(super) fn speaks(&self, key: &Key) -> Option<Version> {
+        let idle = self.idle();
+        let kept = idle.kept.get(key)?.iter();
+        kept.map(|(upstream, _)| upstream).find(|kept| kept.is_open()).map(Upstream::version)
+    }
+
+    /// A connection that waits. One that many requests can use at a time stays as well.
+    pub(super) fn take(&self, key: &Key) -> Option<Upstream> {
+        let mut idle = self.idle();
+        let kept = idle.kept.get_mut(key)?;
+        let before = kept.len();
+        let mut found = None;
+        while let Some((upstream, _)) = kept.pop() {
+            if !upstream.is_open() {
+                continue;
+            }
+            if let Some(shared) = upstream.share() {
+                kept.push((shared, Instant::now()));
+            }
+            found = Some(upstream);
+            break;
+        }
+        let gone = before - kept.len();
+        if kept.is_empty() {
+            idle.kept.remove(key);
+        }
+        idle.count -= gone;
+        found
+    }
+
+    /// Keeps a connection.
+    pub(super) fn put(&self, house: &Arc<House>, key: Key, upstream: Upstream) {
+        let mut idle = self.idle();
+        if idle.count >= MAX_IDLE {
+            return;
+        }
+        let kept = idle.kept.entry(key).or_default();
+        if kept.len() >= MAX_PER_HOST {
+            return;
+        }
+        kept.push((upstream, Instant::now()));
+        idle.count += 1;
+        if !idle.swept {
+            idle.swept = true;
+            drop(tokio::spawn(sweep(Arc::downgrade(house))));
+        }
+    }
+
+    /// Lets go of connections that were not used for long. Says whether any are left.
+    fn clear(&self) -> bool {
+        let mut idle = self.idle();
+        for kept in idle.kept.values_mut() {
+            kept.retain(|(upstream, since)| upstream.is_open() && since.elapsed() < IDLE);
+        }
+        idle.kept.retain(|_, kept| !kept.is_empty());
+        idle.count = idle.kept.values().map(Vec::len).sum();
+        idle.swept = idle.count > 0;
+        idle.swept
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.idle().count
+    }
+}
+
+async fn sweep(house: std::sync::Weak<House>) {
+    loop {
+        tokio::time::sleep(IDLE / 2).await;
+        let Some(house) = house.upgrade() else { return };
+        if !house.interceptor.pool.clear() {
+            return;
+        }
+    }
+}
+
+/// Makes a connection to what was allowed.
+pub(super) async fn connect(
+    house: &Arc<House>,
+    allowed: &Allowed,
+    channel: Channel,
+    offer: Offer,
+) -> Result<Upstream, Refusal> {
+    let dialled = dial(house, allowed).await?;
+    let address = dialled.address;
+    let place = allowed.place();
+    if channel == Channel::Plain {
+        let version = if offer == Offer::Two { Version::Two } else { Version::One };
+        let sender = shake(dialled.stream, version).await.map_err(|error| broken(place, &error))?;
+        return Ok(Upstream { sender, uses: 0, address });
+    }
+    let name = match place {
+        Place::Name(name) => ServerName::try_from(name.as_str().to_owned()),
+        Place::Address(address) => Ok(ServerName::from(*address)),
+        Place::HostLoopback => ServerName::try_from("localhost".to_owned()),
+    };
+    let name = name.map_err(|_cause| {
+        let sentence = format!("{place} is no name that a certificate could have");
+        refusal("upstream-certificate", sentence, "")
+    })?;
+    let config = house.interceptor.client_config(offer);
+    let connecting = TlsConnector::from(config).connect(name, dialled.stream);
+    let stream = match tokio::time::timeout(TIME_FOR_TLS, connecting).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(no_tls(place, &error)),
+        Err(_elapsed) => {
+            let sentence = format!("{place} does not agree on TLS in time");
+            return Err(refusal("timed-out", sentence, "try again later"));
+        }
+    };
+    let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let version = if two { Version::Two } else { Version::One };
+    let sender = shake(stream, version).await.map_err(|error| broken(place, &error))?;
+    Ok(Upstream { sender, uses: 0, address })
+}
+
+async fn shake<S>(stream: S, version: Version) -> hyper::Result<Sender>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    Ok(match version {
+        Version::One => {
+            let (sender, connection) =
+                http1::Builder::new().preserve_header_case(true).handshake(io).await?;
+            drop(tokio::spawn(connection.with_upgrades()));
+            Sender::One(sender)
+        }
+        Version::Two => {
+            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .initial_stream_window_size(WINDOW)
+                .initial_connection_window_size(4 * WINDOW)
+                .max_header_list_size(MAX_HEADERS)
+                .handshake(io)
+                .await?;
+            drop(tokio::spawn(connection));
+            Sender::Two(sender)
+        }
+    })
+}
+
+/// The connection failed while it was used.
+pub(super) fn broken(place: &Place, error: &hyper::Error) -> Refusal {
+    let mut sentence = format!("{place} broke off: {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        sentence.push_str(": ");
+        sentence.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    refusal("upstream", sentence, "try again later")
+}
+
+fn no_tls(place: &Place, error: &std::io::Error) -> Refusal {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(rustls::Error::InvalidCertificate(why)) = inner {
+        let sentence = format!("{place} cannot prove that it is {place}: {why:?}");
+        let hint =
+            "the user can add the authority that vouches for it, or reach it with tls = tunnel";
+        return refusal("upstream-certificate", sentence, hint);
+    }
+    let sentence = format!("{place} does not agree on TLS: {error}");
+    refusal("upstream-tls", sentence, "check that it serves TLS on this port")
+}

@@ -1,0 +1,192 @@
+//! The conversation with the daemon, from the first message to the end of the line.
+//!
+//! The line outlives a daemon: its other end is kept by the keeper. Its end is the end of the
+//! session, and of this process.
+
+use crate::capture::{Door, serve};
+use crate::confine::confine;
+use crate::dns::Answerer;
+use crate::house::House;
+use crate::publish::Published;
+use cowork_api::egress::{Begin, FromEgress, Socket, ToEgress};
+use cowork_sandbox::channel::{Channel, Peer};
+use cowork_sys::Errno;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Most threads that look names up at a time.
+const LOOKUPS: usize = 16;
+
+/// A channel as `AsyncFd` wants it.
+struct Held(Channel);
+
+impl AsRawFd for Held {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+/// Serves a session over `line`, until it ends.
+pub fn run(line: OwnedFd) -> Result<(), String> {
+    let channel = Channel::from(line);
+    let begun = begin(&channel);
+    let (house, ready) = match begun {
+        Ok(Some(begun)) => begun,
+        Ok(None) => return Ok(()),
+        Err(sentence) => {
+            let failed = FromEgress::Failed { sentence: sentence.clone() };
+            // Nobody may be left to hear it.
+            cowork_sys::ignore(channel.send(&cowork_api::encode(&failed), &[]));
+            return Err(sentence);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(LOOKUPS)
+        .build()
+        .map_err(|error| format!("cannot wait for events: {error}"))?;
+    runtime.block_on(converse(channel, house, ready)).map_err(|error| error.to_string())?;
+    // Look-ups that still wait for an answer are not waited for.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// Hears the first message, prepares, and confines the process. `None` if the line ends before.
+fn begin(channel: &Channel) -> Result<Option<(Arc<House>, FromEgress)>, String> {
+    let heard = channel.receive(Peer::Trusted).map_err(|errno| format!("cannot hear: {errno}"))?;
+    let Some(packet) = heard else { return Ok(None) };
+    let begin: Box<Begin> = match cowork_api::decode(&packet.bytes) {
+        Ok(ToEgress::Begin(begin)) => begin,
+        Ok(_) => return Err("the first message was another one".into()),
+        Err(error) => return Err(format!("cannot understand the first message: {error}")),
+    };
+    let house = House::new(&begin)?;
+    let confinement = confine()?;
+    let authority = house.interceptor.certificate();
+    Ok(Some((house, FromEgress::Ready { authority, confinement })))
+}
+
+async fn converse(channel: Channel, house: Arc<House>, ready: FromEgress) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&channel)?;
+    rustix::fs::fcntl_setfl(&channel, flags | rustix::fs::OFlags::NONBLOCK)?;
+    let line = watched(Held(channel))?;
+    house.office.say(ready);
+    let answerer = Answerer::new(Arc::clone(&house));
+    let clerk = Clerk { house: Arc::clone(&house), answerer, published: Arc::default() };
+    tokio::select! {
+        ended = tell(&line, &house) => ended,
+        ended = clerk.hear(&line) => ended,
+    }
+}
+
+/// Waits for a descriptor that its holder owns until it is dropped.
+#[expect(deprecated, reason = "its successor differs only by being unsafe to call")]
+fn watched(held: Held) -> io::Result<AsyncFd<Held>> {
+    AsyncFd::new(held)
+}
+
+/// Tells the daemon what there is to tell, as fast as it listens.
+async fn tell(line: &AsyncFd<Held>, house: &House) -> io::Result<()> {
+    loop {
+        let message = cowork_api::encode(&house.office.news().await);
+        let send = |held: &Held| held.0.try_send(&message, &[]).map_err(Into::into);
+        match line.async_io(Interest::WRITABLE, send).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Does what the daemon says.
+struct Clerk {
+    house: Arc<House>,
+    answerer: Arc<Answerer>,
+    published: Arc<Published>,
+}
+
+impl Clerk {
+    async fn hear(&self, line: &AsyncFd<Held>) -> io::Result<()> {
+        loop {
+            let receive = |held: &Held| held.0.try_receive(Peer::Trusted).map_err(Into::into);
+            match line.async_io(Interest::READABLE, receive).await {
+                Ok(Some(packet)) => {
+                    if let Ok(message) = cowork_api::decode(&packet.bytes) {
+                        self.heed(message, packet.handles).await;
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => match Errno::from_io_error(&error) {
+                    // Not a message; the next one may be.
+                    Some(Errno::BADMSG | Errno::MSGSIZE) => {}
+                    Some(Errno::CONNRESET) => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    async fn heed(&self, message: ToEgress, handles: Vec<OwnedFd>) {
+        let office = &self.house.office;
+        match message {
+            // It has begun.
+            ToEgress::Begin(_) => {}
+            ToEgress::Sockets { sockets } => {
+                for (socket, handle) in sockets.into_iter().zip(handles) {
+                    // A socket that cannot be waited for serves nobody: its port refuses.
+                    cowork_sys::ignore(self.open(socket, handle));
+                }
+            }
+            ToEgress::Rules(rules) => office.set_rules(*rules),
+            ToEgress::Secrets(secrets) => office.set_secrets(secrets),
+            ToEgress::Answer { ask, answer } => office.answer(ask, &answer),
+            ToEgress::Acknowledge { upto } => office.acknowledge(upto),
+            ToEgress::Greet => office.greet(),
+            ToEgress::Flows { number } => office.list(number),
+            ToEgress::Publish { number, inside, outside } => {
+                let outside = self.published.publish(&self.house, inside, outside).await;
+                office.say(FromEgress::Published { number, outside });
+            }
+            ToEgress::Unpublish { outside } => self.published.unpublish(outside),
+        }
+    }
+
+    /// Serves a socket of the session's network.
+    fn open(&self, socket: Socket, handle: OwnedFd) -> io::Result<()> {
+        let house = Arc::clone(&self.house);
+        let door = match socket {
+            Socket::HttpProxy => Door::Http,
+            Socket::Socks => Door::Socks,
+            Socket::Port(_) | Socket::AllPorts => Door::Capture,
+            Socket::DnsUdp => {
+                let socket = std::net::UdpSocket::from(handle);
+                socket.set_nonblocking(true)?;
+                let socket = tokio::net::UdpSocket::from_std(socket)?;
+                tokio::spawn(Arc::clone(&self.answerer).udp(socket));
+                return Ok(());
+            }
+            Socket::DnsTcp => {
+                tokio::spawn(Arc::clone(&self.answerer).tcp(listener(handle)?));
+                return Ok(());
+            }
+            Socket::Inward => {
+                self.published.add(handle);
+                return Ok(());
+            }
+            // It tells whose a connection is by number, but not which process has it: nothing here
+            // can look at processes.
+            Socket::Diagnostics => return Ok(()),
+        };
+        tokio::spawn(serve(house, listener(handle)?, door));
+        Ok(())
+    }
+}
+
+fn listener(handle: OwnedFd) -> io::Result<tokio::net::TcpListener> {
+    let listener = std::net::TcpListener::from(handle);
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}

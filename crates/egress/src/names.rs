@@ -1,0 +1,168 @@
+//! Addresses that stand for names.
+//!
+//! A program that looks a name up gets an address out of a range that leads nowhere but here; the
+//! connection that it then makes to it tells the name. A name has the same IPv4 and IPv6 address for
+//! as long as the session lives: where it is put depends on the name alone, and on the names before
+//! it only where two would share a place.
+//!
+//! Deliberately absent: forgetting. A program may keep an address for ever, so an address never
+//! stands for another name; when all places are taken, no name gets a new one.
+
+use cowork_api::egress::{SYNTHETIC_V4, SYNTHETIC_V6};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Most names that have an address.
+pub const MAX_NAMES: usize = 65_536;
+/// How many addresses there are to put them at. The first and the last are no host's.
+const PLACES: u32 = (1 << (32 - SYNTHETIC_V4.1)) - 2;
+
+/// The addresses of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// IPv4.
+    pub v4: Ipv4Addr,
+    /// IPv6.
+    pub v6: Ipv6Addr,
+}
+
+/// All places are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_NAMES} names have an address already")]
+pub struct Exhausted;
+
+/// Names and the addresses that stand for them.
+#[derive(Debug, Default)]
+pub struct Names {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_name: HashMap<Arc<str>, u32>,
+    by_place: HashMap<u32, Arc<str>>,
+}
+
+impl Names {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The addresses that stand for a name. It gets some if it has none.
+    pub fn addresses(&self, name: &str) -> Result<Addresses, Exhausted> {
+        let mut table = self.lock();
+        if let Some(place) = table.by_name.get(name) {
+            return Ok(at(*place));
+        }
+        if table.by_name.len() >= MAX_NAMES {
+            return Err(Exhausted);
+        }
+        let mut place = wanted(name);
+        while table.by_place.contains_key(&place) {
+            place = place % PLACES + 1;
+        }
+        let name: Arc<str> = name.into();
+        table.by_name.insert(Arc::clone(&name), place);
+        table.by_place.insert(place, name);
+        Ok(at(place))
+    }
+
+    /// The name that an address stands for.
+    pub fn name(&self, address: IpAddr) -> Option<Arc<str>> {
+        self.lock().by_place.get(&place_of(address)?).cloned()
+    }
+}
+
+/// Whether an address is one that could stand for a name.
+pub fn is_synthetic(address: IpAddr) -> bool {
+    place_of(address).is_some()
+}
+
+/// Where a name would like to be.
+fn wanted(name: &str) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let place = hasher.finish() % u64::from(PLACES) + 1;
+    u32::try_from(place).unwrap_or(1)
+}
+
+fn first_v4() -> u32 {
+    Ipv4Addr::from(SYNTHETIC_V4.0).into()
+}
+
+fn first_v6() -> u128 {
+    Ipv6Addr::from(SYNTHETIC_V6.0).into()
+}
+
+fn at(place: u32) -> Addresses {
+    Addresses {
+        v4: Ipv4Addr::from(first_v4() + place),
+        v6: Ipv6Addr::from(first_v6() + u128::from(place)),
+    }
+}
+
+fn place_of(address: IpAddr) -> Option<u32> {
+    let place = match address.to_canonical() {
+        IpAddr::V4(address) => u32::from(address).checked_sub(first_v4())?,
+        IpAddr::V6(address) => u32::try_from(u128::from(address).checked_sub(first_v6())?).ok()?,
+    };
+    (place <= PLACES + 1).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exhausted, MAX_NAMES, Names, is_synthetic};
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_name_and_its_addresses_lead_to_each_other() {
+        let names = Names::default();
+        let addresses = names.addresses("example.com").unwrap();
+        assert_eq!(names.addresses("example.com"), Ok(addresses));
+        assert_eq!(names.name(addresses.v4.into()).as_deref(), Some("example.com"));
+        assert_eq!(names.name(addresses.v6.into()).as_deref(), Some("example.com"));
+        assert_eq!(
+            names.name(addresses.v4.to_ipv6_mapped().into()).as_deref(),
+            Some("example.com")
+        );
+        assert_eq!(names.name([198, 18, 0, 0].into()), None);
+        assert_eq!(names.name([10, 0, 0, 1].into()), None);
+    }
+
+    #[test]
+    fn another_table_puts_names_at_the_same_places() {
+        let (one, other) = (Names::default(), Names::default());
+        let first = one.addresses("a.example").unwrap();
+        other.addresses("b.example").unwrap();
+        assert_eq!(other.addresses("a.example"), Ok(first));
+    }
+
+    #[test]
+    fn the_range_is_its_own() {
+        for (address, inside) in [
+            ("198.17.255.255", false),
+            ("198.18.0.0", true),
+            ("198.19.255.255", true),
+            ("198.20.0.0", false),
+            ("fd63:6f77:6f72:6b00::1", true),
+            ("fd63:6f77:6f72:6b00::2:0", false),
+            ("fd63:6f77:6f72:6b01::1", false),
+        ] {
+            assert_eq!(is_synthetic(address.parse().unwrap()), inside, "{address}");
+        }
+    }
+
+    #[test]
+    fn places_run_out_and_are_never_shared() {
+        let names = Names::default();
+        let mut seen = HashSet::new();
+        for number in 0..MAX_NAMES {
+            let addresses = names.addresses(&format!("n{number}.example")).unwrap();
+            assert!(seen.insert(addresses.v4), "{number}");
+        }
+        assert_eq!(names.addresses("one.more"), Err(Exhausted));
+        assert!(names.addresses("n7.example").is_ok());
+    }
+}

@@ -1,0 +1,466 @@
+//! What all flows of a session share: the rules of the moment, the user's answers, the record.
+
+use crate::flow::{Flow, Flows, Waits};
+use crate::ledger::{Ledger, shorten_target};
+use arc_swap::ArcSwap;
+use cowork_api::egress::{
+    Answer, Ask, Decision, FromEgress, MAX_FLOWS, Rule, Rules, Secret, Target, What,
+};
+use cowork_policy::egress::{Matcher, Outcome, Place, Treatment};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+pub use crate::refusal::Refusal;
+
+/// Longest that something waits for the user. The answer that comes later serves the next try.
+pub const PATIENCE: Duration = Duration::from_secs(55);
+/// How long a question stands after whoever asked it was told to try again.
+const STANDS: Duration = Duration::from_mins(10);
+/// How long an answer serves the next try.
+const SERVES: Duration = Duration::from_mins(2);
+/// Most asks that wait at a time.
+pub const MAX_ASKS: usize = 32;
+/// Longest list of flows in one message, in bytes: no message is larger than a packet.
+const LIST_BYTES: usize = 48 * 1024;
+
+/// What all flows share.
+#[derive(Debug)]
+pub struct Office {
+    /// The session's id.
+    session: String,
+    rules: ArcSwap<Matcher>,
+    secrets: ArcSwap<Vec<Secret>>,
+    desk: Mutex<Desk>,
+    ledger: Mutex<Ledger>,
+    flows: Arc<Flows>,
+    /// There is something to tell the daemon.
+    news: Notify,
+}
+
+/// Leave to reach a place: made only by a decision.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    place: Place,
+    port: u16,
+    rule: Option<Arc<Rule>>,
+    treatment: Treatment,
+    generation: u64,
+    held: u64,
+}
+
+impl Allowed {
+    /// Where to.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The rule that allowed it; none if the user did.
+    pub fn rule(&self) -> Option<&Arc<Rule>> {
+        self.rule.as_ref()
+    }
+
+    /// How it is carried.
+    pub fn treatment(&self) -> Treatment {
+        self.treatment
+    }
+
+    /// The generation of the rules it was allowed under.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The decision, as it is recorded.
+    pub(crate) fn decision(&self) -> Decision {
+        Decision {
+            allowed: true,
+            code: "allowed".into(),
+            rule: self.rule.as_ref().map(|rule| rule.name.clone()),
+            generation: self.generation,
+            held: self.held,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    last: u64,
+    /// Asks that wait, with everyone who waits for the answer.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Answers that came when nobody waited any more, for the next try.
+    late: Vec<Late>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    target: Target,
+    askers: Vec<oneshot::Sender<Answer>>,
+    /// Until when it stands although nobody waits.
+    stands: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Late {
+    target: Target,
+    answer: Answer,
+    until: Instant,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn same(one: &Target, other: &Target) -> bool {
+    one.host == other.host && one.port == other.port
+}
+
+impl Office {
+    /// An office that begins with these rules and secrets.
+    pub fn new(session: &str, rules: Rules, secrets: Vec<Secret>) -> Arc<Self> {
+        Arc::new(Self {
+            session: session.to_owned(),
+            rules: ArcSwap::from_pointee(Matcher::new(rules)),
+            secrets: ArcSwap::from_pointee(secrets),
+            desk: Mutex::default(),
+            ledger: Mutex::default(),
+            flows: Arc::default(),
+            news: Notify::new(),
+        })
+    }
+
+    /// The rules of the moment.
+    pub fn rules(&self) -> Arc<Matcher> {
+        self.rules.load_full()
+    }
+
+    /// Other rules from now on.
+    pub fn set_rules(&self, rules: Rules) {
+        self.rules.store(Arc::new(Matcher::new(rules)));
+    }
+
+    /// The secrets of the moment.
+    pub fn secrets(&self) -> Arc<Vec<Secret>> {
+        self.secrets.load_full()
+    }
+
+    /// Other secrets from now on.
+    pub fn set_secrets(&self, secrets: Vec<Secret>) {
+        self.secrets.store(Arc::new(secrets));
+    }
+
+    /// A connection has arrived.
+    pub fn arrive(&self) -> Arc<Flow> {
+        self.flows.arrive()
+    }
+
+    /// How many connections there are.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Decides about a connection. Waits for the user where rules say so.
+    pub async fn connection(
+        &self,
+        flow: &Flow,
+        target: &Target,
+        place: &Place,
+    ) -> Result<Allowed, Refusal> {
+        self.decide(flow, 0, target, place).await
+    }
+
+    /// Decides about a request: `target` has its method and path. Waits for the user where rules say
+    /// so. An allowance is recorded by whoever carries the request, with the secrets that it gets.
+    pub async fn request(
+        &self,
+        flow: &Flow,
+        number: u32,
+        target: &Target,
+        place: &Place,
+    ) -> Result<Allowed, Refusal> {
+        self.decide(flow, number, target, place).await
+    }
+
+    /// Decides about the request `number` of a flow; 0 is the connection itself.
+    async fn decide(
+        &self,
+        flow: &Flow,
+        number: u32,
+        target: &Target,
+        place: &Place,
+    ) -> Result<Allowed, Refusal> {
+        let mut shown = target.clone();
+        shorten_target(&mut shown);
+        flow.state().target.clone_from(&shown);
+        let mut held = Duration::ZERO;
+        let mut answer = None;
+        loop {
+            let rules = self.rules();
+            let verdict = if number == 0 {
+                rules.connection(place, target.port)
+            } else {
+                let method = target.method.as_deref().unwrap_or_default();
+                let path = target.path.as_deref().unwrap_or_default();
+                rules.request(place, target.port, method, path)
+            };
+            let rule = verdict.rule;
+            let result = match (verdict.outcome, answer.take()) {
+                (Outcome::Allow, _) | (Outcome::Ask, Some(Ok(Answer::Allow))) => Ok(()),
+                (Outcome::Ask, Some(Ok(Answer::Deny { reason }))) => {
+                    Err(Refusal::rejected(place, &reason))
+                }
+                (Outcome::Ask, Some(Err(refusal))) => Err(refusal),
+                (Outcome::Ask, None) => {
+                    drop(rules);
+                    let began = Instant::now();
+                    flow.state().waits = Waits::ForTheUser;
+                    answer = Some(self.ask(&shown).await);
+                    flow.state().waits = Waits::No;
+                    held = began.elapsed();
+                    continue;
+                }
+                (outcome, _) => {
+                    let refusal = Refusal::by_rules(outcome, place, target.port, rule);
+                    Err(refusal.in_session(&self.session))
+                }
+            };
+            let held = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+            let decision = Decision {
+                allowed: result.is_ok(),
+                code: result.as_ref().map_or_else(|refusal| refusal.code, |()| "allowed").into(),
+                rule: rule.map(|rule| rule.name.clone()),
+                generation: rules.generation(),
+                held,
+            };
+            flow.state().rule.clone_from(&decision.rule);
+            let target = target.clone();
+            let treatment = rules.treatment(place, target.port);
+            let port = target.port;
+            if number == 0 || result.is_err() {
+                let decided = What::Decided { target, decision, credentials: Vec::new() };
+                self.record(flow.number, number, decided);
+            }
+            return result.map(|()| Allowed {
+                place: place.clone(),
+                port,
+                treatment,
+                rule: rule.map(|rule| Arc::new(rule.clone())),
+                generation: rules.generation(),
+                held,
+            });
+        }
+    }
+
+    /// Records that something was refused before rules were asked, or after they had allowed it.
+    pub fn refuse(&self, flow: &Flow, request: u32, target: &Target, refusal: &Refusal) {
+        let decision = Decision {
+            allowed: false,
+            code: refusal.code.into(),
+            rule: refusal.rule.clone(),
+            generation: self.rules.load().generation(),
+            held: 0,
+        };
+        let target = target.clone();
+        let what = What::Decided { target, decision, credentials: Vec::new() };
+        self.record(flow.number, request, what);
+    }
+
+    /// Records the end of a connection.
+    pub fn ended(&self, flow: &Flow, target: &Target, address: Option<IpAddr>, how: &str) {
+        let what = What::Ended {
+            target: target.clone(),
+            address,
+            status: None,
+            up: flow.up.load(Ordering::Relaxed),
+            down: flow.down.load(Ordering::Relaxed),
+            ms: flow.age(),
+            how: how.to_owned(),
+        };
+        self.record(flow.number, 0, what);
+    }
+
+    /// Puts a question to the user and waits. Withdrawn if the one who waits goes away.
+    async fn ask(&self, target: &Target) -> Result<Answer, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        let number = match self.question(target, sender)? {
+            Question::Waits(number) => number,
+            Question::Answered(answer) => return Ok(answer),
+        };
+        let leaves = Leaves { office: self, number };
+        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, answer).await {
+            return Ok(answer);
+        }
+        if let Some(waiting) = lock(&self.desk).waiting.get_mut(&number) {
+            waiting.stands = Some(Instant::now() + STANDS);
+        }
+        drop(leaves);
+        Err(Refusal::unanswered(&target.host))
+    }
+
+    /// Joins those who wait for the same, or asks, or finds the answer.
+    fn question(
+        &self,
+        target: &Target,
+        sender: oneshot::Sender<Answer>,
+    ) -> Result<Question, Refusal> {
+        let now = Instant::now();
+        let mut desk = lock(&self.desk);
+        desk.late.retain(|late| late.until > now);
+        if let Some(index) = desk.late.iter().position(|late| same(&late.target, target)) {
+            return Ok(Question::Answered(desk.late.swap_remove(index).answer));
+        }
+        let known = desk.waiting.iter_mut().find(|(_, waiting)| same(&waiting.target, target));
+        if let Some((number, waiting)) = known {
+            waiting.askers.push(sender);
+            return Ok(Question::Waits(*number));
+        }
+        self.clear(&mut desk, now);
+        if desk.waiting.len() >= MAX_ASKS {
+            return Err(Refusal::too_many_asks());
+        }
+        desk.last += 1;
+        let number = desk.last;
+        let waiting = Waiting { target: target.clone(), askers: vec![sender], stands: None };
+        desk.waiting.insert(number, waiting);
+        self.say(FromEgress::Ask(Ask { ask: number, target: target.clone() }));
+        Ok(Question::Waits(number))
+    }
+
+    /// Withdraws questions that nobody waits for and that stand no longer, and the oldest of those
+    /// that still stand if there is no room.
+    fn clear(&self, desk: &mut Desk, now: Instant) {
+        let idle = |waiting: &Waiting| waiting.askers.is_empty();
+        let mut gone: Vec<u64> = desk
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| idle(waiting) && waiting.stands.is_none_or(|until| until <= now))
+            .map(|(number, _)| *number)
+            .collect();
+        if desk.waiting.len() >= MAX_ASKS && gone.is_empty() {
+            let oldest = desk.waiting.iter().find(|(_, waiting)| idle(waiting));
+            gone.extend(oldest.map(|(number, _)| *number));
+        }
+        for number in gone {
+            desk.waiting.remove(&number);
+            self.withdraw(number);
+        }
+    }
+
+    /// The user has answered.
+    pub fn answer(&self, ask: u64, answer: &Answer) {
+        let mut desk = lock(&self.desk);
+        let Some(waiting) = desk.waiting.remove(&ask) else { return };
+        if waiting.askers.is_empty() && desk.late.len() < MAX_ASKS {
+            let until = Instant::now() + SERVES;
+            desk.late.push(Late { target: waiting.target, answer: answer.clone(), until });
+        }
+        for asker in waiting.askers {
+            drop(asker.send(answer.clone()));
+        }
+    }
+
+    /// Writes something down, and tells the daemon.
+    pub fn record(&self, flow: u64, request: u32, what: What) {
+        lock(&self.ledger).record(flow, request, what);
+        self.news.notify_one();
+    }
+
+    /// Tells the daemon something that is not recorded.
+    pub(crate) fn say(&self, message: FromEgress) {
+        lock(&self.ledger).say(message);
+        self.news.notify_one();
+    }
+
+    fn withdraw(&self, ask: u64) {
+        lock(&self.ledger).withdraw(ask);
+        self.news.notify_one();
+    }
+
+    /// The daemon keeps every record up to this one.
+    pub fn acknowledge(&self, upto: u64) {
+        lock(&self.ledger).acknowledge(upto);
+    }
+
+    /// A daemon has come: what the last one may have missed is said again.
+    pub fn greet(&self) {
+        let desk = lock(&self.desk);
+        let ask = |(number, waiting): (&u64, &Waiting)| Ask {
+            ask: *number,
+            target: waiting.target.clone(),
+        };
+        lock(&self.ledger).begin_again(desk.waiting.iter().map(ask));
+        drop(desk);
+        self.news.notify_one();
+    }
+
+    /// Tells what flows now.
+    pub fn list(&self, number: u32) {
+        let (newest, total) = self.flows.newest(MAX_FLOWS);
+        let mut flows = Vec::with_capacity(newest.len());
+        let mut bytes = 0;
+        for flow in newest {
+            let state = flow.state().clone();
+            let listed = cowork_api::egress::Flow {
+                flow: flow.number,
+                target: state.target,
+                rule: state.rule,
+                up: flow.up.load(Ordering::Relaxed),
+                down: flow.down.load(Ordering::Relaxed),
+                ms: flow.age(),
+                held: state.waits == Waits::ForTheUser,
+            };
+            bytes += cowork_api::encode(&listed).len();
+            if bytes > LIST_BYTES {
+                break;
+            }
+            flows.push(listed);
+        }
+        let total = u32::try_from(total).unwrap_or(u32::MAX);
+        self.say(FromEgress::Flows { number, flows, total });
+    }
+
+    /// Waits for what the daemon is to be told next.
+    pub async fn news(&self) -> FromEgress {
+        loop {
+            let next = lock(&self.ledger).next();
+            match next {
+                Some(message) => return message,
+                None => self.news.notified().await,
+            }
+        }
+    }
+}
+
+/// What became of a question.
+enum Question {
+    /// It has this number, and is answered later.
+    Waits(u64),
+    /// It was answered before it was asked again.
+    Answered(Answer),
+}
+
+/// Somebody who waits for an answer: if it was the last one, the question is withdrawn, unless it
+/// stands.
+struct Leaves<'a> {
+    office: &'a Office,
+    number: u64,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        let mut desk = lock(&self.office.desk);
+        let Some(waiting) = desk.waiting.get_mut(&self.number) else { return };
+        waiting.askers.retain(|asker| !asker.is_closed());
+        if waiting.askers.is_empty() && waiting.stands.is_none() {
+            desk.waiting.remove(&self.number);
+            self.office.withdraw(self.number);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The proxy between the host and the world, where there is one.
+
+use crate::dial::{Dialled, connect, no_such_name};
+use crate::office::Refusal;
+use cowork_api::egress::{Hidden, Network, Parent};
+use cowork_policy::egress::address::contains;
+use cowork_policy::egress::{HostName, Place};
+use rustls::pki_types::ServerName;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+
+/// Longest answer of a parent to `CONNECT`.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// A proxy that everything goes through.
+pub(crate) struct ParentProxy {
+    place: Place,
+    port: u16,
+    authorization: Option<Hidden>,
+    except: Vec<Except>,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl std::fmt::Debug for ParentProxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ParentProxy({}:{})", self.place, self.port)
+    }
+}
+
+/// What is reached without the parent.
+#[derive(Clone, Debug)]
+enum Except {
+    Everything,
+    /// A name and all below it.
+    Domain(String),
+    Network(Network),
+}
+
+impl ParentProxy {
+    pub(crate) fn new(parent: &Parent, roots: &[Vec<u8>]) -> Result<Self, String> {
+        let place: Place = parent
+            .host
+            .parse()
+            .map_err(|error| format!("the parent proxy {:?} is no host: {error}", parent.host))?;
+        let tls = if parent.tls {
+            let name = ServerName::try_from(parent.host.clone())
+                .map_err(|error| format!("the parent proxy {:?}: {error}", parent.host))?;
+            Some((connector(roots)?, name))
+        } else {
+            None
+        };
+        let except = parent.except.iter().filter_map(|text| except(text)).collect();
+        let authorization = parent.authorization.clone();
+        Ok(Self { place, port: parent.port, authorization, except, tls })
+    }
+
+    /// Whether a place is reached through the parent.
+    pub(crate) fn serves(&self, place: &Place) -> bool {
+        let excepted = |except: &Except| match (except, place) {
+            (Except::Everything, _) => true,
+            (Except::Domain(domain), Place::Name(name)) => {
+                let below = |rest: &str| rest.is_empty() || rest.ends_with('.');
+                name.as_str().strip_suffix(domain.as_str()).is_some_and(below)
+            }
+            (Except::Network(network), Place::Address(address)) => contains(network, *address),
+            (Except::Domain(_) | Except::Network(_), _) => false,
+        };
+        !matches!(place, Place::HostLoopback) && !self.except.iter().any(excepted)
+    }
+
+    /// Reaches a place through the parent. The parent itself is the host's choice: its address is
+    /// not judged.
+    pub(crate) async fn reach(&self, place: &Place, port: u16) -> Result<Dialled, Refusal> {
+        let addresses = match &self.place {
+            Place::HostLoopback => vec![(Ipv4Addr::LOCALHOST, self.port).into()],
+            Place::Address(address) => vec![(*address, self.port).into()],
+            Place::Name(name) => tokio::net::lookup_host((name.as_str(), self.port))
+                .await
+                .map_err(|error| no_such_name(&self.place, &error))?
+                .collect(),
+        };
+        let Dialled { mut stream, address } = connect(&self.place, addresses).await?;
+        let failed = |error: io::Error| self.failed(&error);
+        match &self.tls {
+            None => self.ask(&mut stream, place, port).await.map_err(failed)??,
+            Some((connector, name)) => {
+                let tls = connector.connect(name.clone(), stream).await;
+                let mut tls = tls.map_err(failed)?;
+                self.ask(&mut tls, place, port).await.map_err(failed)??;
+                stream = bridge(tls).await.map_err(failed)?;
+            }
+        }
+        Ok(Dialled { stream, address })
+    }
+
+    /// Asks the parent for a connection, and reads its answer to the end of its head.
+    async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: &mut S,
+        place: &Place,
+        port: u16,
+    ) -> io::Result<Result<(), Refusal>> {
+        let host = match place {
+            Place::Address(IpAddr::V6(address)) => format!("[{address}]:{port}"),
+            other => format!("{other}:{port}"),
+        };
+        let mut head = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
+        if let Some(Hidden(value)) = &self.authorization {
+            head.extend_from_slice(b"Proxy-Authorization: ");
+            head.extend_from_slice(value);
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        stream.write_all(&head).await?;
+        stream.flush().await?;
+        let mut answer = Vec::new();
+        // Byte by byte: what follows the head belongs to the connection.
+        while !answer.ends_with(b"\r\n\r\n") {
+            if answer.len() >= MAX_ANSWER {
+                return Err(io::Error::other("its answer is too long"));
+            }
+            answer.push(stream.read_u8().await?);
+        }
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut parsed = httparse::Response::new(&mut headers);
+        if parsed.parse(&answer).is_err() {
+            return Err(io::Error::other("it does not answer in HTTP"));
+        }
+        match parsed.code {
+            Some(200..=299) => Ok(Ok(())),
+            Some(code) => Ok(Err(self.failed(&format!("it answers {code} for {host}")))),
+            None => Err(io::Error::other("it does not answer in HTTP")),
+        }
+    }
+
+    fn failed(&self, why: &impl std::fmt::Display) -> Refusal {
+        let sentence = format!("the parent proxy {}:{}: {why}", self.place, self.port);
+        Refusal::new("parent", sentence, "the user chose this proxy; `cowork doctor` tests it")
+    }
+}
+
+/// Speaks TLS to a parent that is verified by the host's authorities and those given.
+fn connector(roots: &[Vec<u8>]) -> Result<TlsConnector, String> {
+    let mut store = rustls::RootCertStore::empty();
+    let own = rustls_native_certs::load_native_certs().certs;
+    store.add_parsable_certificates(own);
+    store.add_parsable_certificates(roots.iter().map(|root| root.clone().into()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Makes a plain connection out of one inside TLS: a task carries between both.
+async fn bridge<S>(tls: S) -> io::Result<TcpStream>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let ours = TcpStream::connect(listener.local_addr()?).await?;
+    let theirs = loop {
+        // Anybody on this host may connect in between: only our own end counts.
+        let (stream, from) = listener.accept().await?;
+        if from == ours.local_addr()? {
+            break stream;
+        }
+    };
+    cowork_sys::ignore(ours.set_nodelay(true));
+    cowork_sys::ignore(theirs.set_nodelay(true));
+    tokio::spawn(async move {
+        let (mut tls, mut theirs) = (tls, theirs);
+        cowork_sys::ignore(tokio::io::copy_bidirectional(&mut tls, &mut theirs).await);
+    });
+    Ok(ours)
+}
+
+/// Reads one part of `NO_PROXY`; what cannot be read excepts nothing.
+fn except(text: &str) -> Option<Except> {
+    let text = text.trim();
+    if text == "*" {
+        return Some(Except::Everything);
+    }
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse().ok()?)),
+        None => (text, None),
+    };
+    if let Ok(address) = address.parse::<IpAddr>() {
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        return Some(Except::Network(Network { address, bits: bits.unwrap_or(whole) }));
+    }
+    let name = text.trim_start_matches("*.").trim_start_matches('.');
+    let name: HostName = name.parse().ok()?;
+    Some(Except::Domain(name.as_str().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ParentProxy;
+    use cowork_api::egress::Parent;
+
+    #[test]
+    fn what_is_excepted_is_reached_directly() {
+        let parent = Parent {
+            host: "proxy.example".into(),
+            port: 8080,
+            tls: false,
+            authorization: None,
+            except: [".corp.example", "*.test", "10.0.0.0/8", "::1", "what is this"]
+                .map(String::from)
+                .to_vec(),
+        };
+        let parent = ParentProxy::new(&parent, &[]).unwrap();
+        for (place, serves) in [
+            ("example.com", true),
+            ("corp.example", false),
+            ("a.corp.example", false),
+            ("notcorp.example", true),
+            ("a.test", false),
+            ("10.1.2.3", false),
+            ("11.1.2.3", true),
+            ("::1", false),
+            ("host.cowork.internal", false),
+        ] {
+            assert_eq!(parent.serves(&place.parse().unwrap()), serves, "{place}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What waits for the user.
+
+use crate::session::{LOOPBACK, PATIENCE, Session, echo, expect_echo, head, reach, rule, rules};
+use cowork_api::egress::{Action, Answer, Ask, FromEgress, Host, Ports, Rules, ToEgress};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+fn asking() -> Rules {
+    rules([rule(Action::Ask, Host::Loopback, Ports::All)])
+}
+
+fn asked(session: &Session) -> Ask {
+    session.wait(|message| match message {
+        FromEgress::Ask(ask) => Some(ask.clone()),
+        _ => None,
+    })
+}
+
+fn begin_connect(session: &Session, port: u16) -> std::net::TcpStream {
+    let mut stream = reach(session.http);
+    write!(stream, "CONNECT {LOOPBACK}:{port} HTTP/1.1\r\n\r\n").unwrap();
+    stream
+}
+
+#[test]
+fn what_waits_goes_on_when_the_user_allows_it() {
+    let port = echo();
+    let session = Session::start(asking());
+    let mut stream = begin_connect(&session, port);
+    let ask = asked(&session);
+    assert_eq!((ask.target.host.as_str(), ask.target.port), (LOOPBACK, port));
+    std::thread::sleep(Duration::from_millis(50));
+    session.send(&ToEgress::Flows { number: 7 });
+    let held = session.wait(|message| match message {
+        FromEgress::Flows { number: 7, flows, .. } => Some(flows.iter().any(|flow| flow.held)),
+        _ => None,
+    });
+    assert!(held);
+    session.send(&ToEgress::Answer { ask: ask.ask, answer: Answer::Allow });
+    assert!(head(&mut stream).starts_with("HTTP/1.1 200 "));
+    expect_echo(&mut stream, b"hello");
+    let decision = session.decided(LOOPBACK);
+    assert!(decision.allowed);
+    assert!(decision.held >= 50, "{}", decision.held);
+}
+
+#[test]
+fn what_waits_is_told_when_the_user_refuses_it() {
+    let session = Session::start(asking());
+    let mut stream = begin_connect(&session, 80);
+    let answer = Answer::Deny { reason: "not today".into() };
+    session.send(&ToEgress::Answer { ask: asked(&session).ask, answer });
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert!(all.contains("x-cowork-deny: rejected\r\n"), "{all}");
+    assert!(all.contains("not today"), "{all}");
+}
+
+#[test]
+fn a_question_is_withdrawn_when_nobody_waits_for_it() {
+    let session = Session::start(asking());
+    let one = begin_connect(&session, 80);
+    let two = begin_connect(&session, 80);
+    let ask = asked(&session).ask;
+    drop(one);
+    std::thread::sleep(Duration::from_millis(200));
+    let withdrawn = |message: &FromEgress| matches!(message, FromEgress::Withdraw { .. });
+    let early = session.wait(|message| match message {
+        FromEgress::Ask(_) => Some(withdrawn(message)),
+        _ => None,
+    });
+    assert!(!early);
+    drop(two);
+    session.wait(|message| (*message == FromEgress::Withdraw { ask }).then_some(()));
+    // Both waited for the same answer.
+    let asks = |message: &FromEgress| match message {
+        FromEgress::Ask(ask) => Some(ask.ask),
+        _ => None,
+    };
+    assert_eq!(session.wait(asks), ask);
+}
+
+#[test]
+fn a_question_is_asked_again_of_the_next_daemon() {
+    let port = echo();
+    let session = Session::start(asking());
+    let mut stream = begin_connect(&session, port);
+    let ask = asked(&session);
+    session.send(&ToEgress::Greet);
+    let deadline = Instant::now() + PATIENCE;
+    while session.count(|message| matches!(message, FromEgress::Ask(again) if *again == ask)) < 2 {
+        assert!(Instant::now() < deadline);
+    }
+    session.send(&ToEgress::Answer { ask: ask.ask, answer: Answer::Allow });
+    assert!(head(&mut stream).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn rules_that_come_with_the_answer_serve_the_next_connection_without_a_question() {
+    let port = echo();
+    let session = Session::start(asking());
+    let mut stream = begin_connect(&session, port);
+    let ask = asked(&session).ask;
+    let allow = rule(Action::Allow, Host::Loopback, Ports::All);
+    session.send(&ToEgress::Rules(Box::new(rules([allow]))));
+    session.send(&ToEgress::Answer { ask, answer: Answer::Allow });
+    assert!(head(&mut stream).starts_with("HTTP/1.1 200 "));
+    session.connect(LOOPBACK, port);
+    assert_eq!(session.count(|message| matches!(message, FromEgress::Ask(_))), 1);
+}
+
+#[test]
+fn only_so_many_questions_wait() {
+    let session = Session::start(asking());
+    let _waiting: Vec<_> = (1..=32).map(|port| begin_connect(&session, port)).collect();
+    let deadline = Instant::now() + PATIENCE;
+    while session.count(|message| matches!(message, FromEgress::Ask(_))) < 32 {
+        assert!(Instant::now() < deadline);
+    }
+    let mut all = String::new();
+    begin_connect(&session, 99).read_to_string(&mut all).unwrap();
+    assert!(all.contains("too-many-asks"), "{all}");
+}

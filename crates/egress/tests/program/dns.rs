@@ -1,0 +1,192 @@
+//! Questions for names.
+
+use crate::session::{LOOPBACK, PATIENCE, Session, allow_name, reach, rule, rules};
+use cowork_api::egress::{Action, Host, Otherwise, Ports, Rules, ToEgress};
+use hickory_proto::op::{Edns, Message, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use std::io::{Read, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+fn question(name: &str, kind: RecordType) -> Message {
+    let mut message = Message::query();
+    message.add_query(Query::query(Name::from_str(name).unwrap(), kind));
+    message
+}
+
+impl Session {
+    fn ask(&self, question: &Message) -> Message {
+        let answer = self.ask_bytes(&question.to_vec().unwrap()).unwrap();
+        let answer = Message::from_vec(&answer).unwrap();
+        assert_eq!(answer.metadata.id, question.metadata.id);
+        answer
+    }
+
+    fn ask_bytes(&self, question: &[u8]) -> Option<Vec<u8>> {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket.send_to(question, self.dns).unwrap();
+        let mut answer = vec![0; 4096];
+        let length = socket.recv(&mut answer).ok()?;
+        answer.truncate(length);
+        Some(answer)
+    }
+}
+
+/// The address that stands for a name.
+pub(crate) fn address(session: &Session, name: &str, kind: RecordType) -> Option<IpAddr> {
+    match session.ask(&question(name, kind)).answers.first()?.data {
+        RData::A(address) => Some(address.0.into()),
+        RData::AAAA(address) => Some(address.0.into()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_name_that_rules_know_has_an_address_that_stands_for_it() {
+    let session = Session::start(rules([
+        allow_name("example.com"),
+        rule(Action::Allow, Host::Below("example.org".into()), Ports::Web),
+        rule(Action::Allow, Host::Loopback, Ports::All),
+    ]));
+    let v4 = address(&session, "example.com.", RecordType::A).unwrap();
+    assert!(
+        matches!(v4, IpAddr::V4(v4) if v4.octets()[..2] == [198, 18] || v4.octets()[..2] == [198, 19])
+    );
+    let v6 = address(&session, "example.com.", RecordType::AAAA).unwrap();
+    assert!(v6.to_string().starts_with("fd63:6f77:6f72:6b00:"), "{v6}");
+    assert_eq!(address(&session, "EXAMPLE.com.", RecordType::A), Some(v4));
+    assert!(address(&session, "a.example.org.", RecordType::A).is_some());
+    assert!(address(&session, &format!("{LOOPBACK}."), RecordType::A).is_some());
+    assert_eq!(address(&session, "localhost.", RecordType::A), Some([127, 0, 0, 1].into()));
+    assert_eq!(address(&session, "localhost.", RecordType::AAAA), Some("::1".parse().unwrap()));
+
+    let reverse = session.ask(&question(&Name::from(v4).to_string(), RecordType::PTR));
+    let RData::PTR(name) = &reverse.answers[0].data else { panic!("{reverse:?}") };
+    assert_eq!(name.0.to_string(), "example.com.");
+}
+
+#[test]
+fn a_name_that_rules_do_not_know_does_not_exist_and_leaves_a_record() {
+    let denied = Action::Deny { reason: String::new() };
+    let session = Session::start(rules([
+        rule(Action::Allow, Host::Domain("example.org".into()), Ports::Web),
+        rule(denied, Host::Name("bad.example.org".into()), Ports::All),
+    ]));
+    for name in ["example.com.", "org.", "notexample.org.", "a.b..c".trim_end_matches("..c")] {
+        let answer = session.ask(&question(name, RecordType::A));
+        assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain, "{name}");
+        assert!(answer.answers.is_empty());
+    }
+    for _ in 0..20 {
+        session.ask(&question("again.example.com.", RecordType::A));
+    }
+    assert_eq!(session.decided("example.com").code, "no-rule");
+    session.decided("again.example.com");
+    let again =
+        |record: &cowork_api::egress::Record| format!("{record:?}").contains("again.example.com");
+    assert_eq!(session.records().into_iter().filter(again).count(), 1);
+}
+
+#[test]
+fn other_kinds_are_empty_and_other_questions_are_refused() {
+    let session = Session::start(rules([allow_name("example.com")]));
+    for kind in
+        [RecordType::TXT, RecordType::MX, RecordType::HTTPS, RecordType::SRV, RecordType::ANY]
+    {
+        let answer = session.ask(&question("example.com.", kind));
+        assert_eq!(answer.metadata.response_code, ResponseCode::NoError, "{kind}");
+        assert!(answer.answers.is_empty(), "{kind}");
+    }
+    let mut update = question("example.com.", RecordType::A);
+    update.metadata.op_code = OpCode::Update;
+    assert_eq!(session.ask(&update).metadata.response_code, ResponseCode::NotImp);
+    let mut two = question("example.com.", RecordType::A);
+    two.add_query(two.queries[0].clone());
+    assert_eq!(session.ask(&two).metadata.response_code, ResponseCode::FormErr);
+}
+
+#[test]
+fn edns_is_answered_in_kind() {
+    let session = Session::start(rules([allow_name("example.com")]));
+    let mut asked = question("example.com.", RecordType::A);
+    assert!(session.ask(&asked).edns.is_none());
+    let mut edns = Edns::new();
+    edns.set_max_payload(4096);
+    asked.edns = Some(edns);
+    assert!(session.ask(&asked).edns.is_some());
+}
+
+#[test]
+fn nonsense_is_answered_as_such_or_not_at_all() {
+    let session = Session::start(rules([allow_name("example.com")]));
+    let mut broken = question("example.com.", RecordType::A).to_vec().unwrap();
+    broken.truncate(20);
+    let answer = Message::from_vec(&session.ask_bytes(&broken).unwrap()).unwrap();
+    assert_eq!(answer.metadata.response_code, ResponseCode::FormErr);
+    assert_eq!(session.ask_bytes(b"short"), None);
+    let mut answer = question("example.com.", RecordType::A).to_vec().unwrap();
+    answer[2] |= 0x80;
+    assert_eq!(session.ask_bytes(&answer), None);
+    // A part with a dot in it is not two parts.
+    let mut dotted = question("aexample.com.", RecordType::A).to_vec().unwrap();
+    dotted[12..26].copy_from_slice(b"\x08examp.le\x03com\0");
+    let answer = Message::from_vec(&session.ask_bytes(&dotted).unwrap()).unwrap();
+    assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+    assert!(address(&session, "example.com.", RecordType::A).is_some());
+}
+
+#[test]
+fn tcp_is_answered_too() {
+    let session = Session::start(rules([allow_name("example.com")]));
+    let mut stream = reach(session.dns_tcp);
+    for _ in 0..3 {
+        let asked = question("example.com.", RecordType::A).to_vec().unwrap();
+        stream.write_all(&u16::try_from(asked.len()).unwrap().to_be_bytes()).unwrap();
+        stream.write_all(&asked).unwrap();
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut answer = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(Message::from_vec(&answer).unwrap().answers.len(), 1);
+    }
+}
+
+#[test]
+fn names_appear_and_vanish_with_the_rules() {
+    let session = Session::start(rules([]));
+    assert_eq!(address(&session, "example.com.", RecordType::A), None);
+    session.send(&ToEgress::Rules(Box::new(rules([allow_name("example.com")]))));
+    let deadline = Instant::now() + PATIENCE;
+    while address(&session, "example.com.", RecordType::A).is_none() {
+        assert!(Instant::now() < deadline);
+    }
+}
+
+#[test]
+fn a_flood_is_refused_and_places_run_out_without_harm() {
+    let asking = Rules { generation: 1, otherwise: Otherwise::Ask, rules: Vec::new() };
+    let session = Session::start(asking);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(session.dns).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut codes = std::collections::BTreeMap::new();
+    let mut buffer = [0; 512];
+    let began = Instant::now();
+    let mut number = 0;
+    while began.elapsed() < Duration::from_secs(2) {
+        for _ in 0..50 {
+            number += 1;
+            let asked = question(&format!("n{number}.example."), RecordType::A);
+            socket.send(&asked.to_vec().unwrap()).unwrap();
+        }
+        for _ in 0..50 {
+            if socket.recv(&mut buffer).is_ok() {
+                *codes.entry(buffer[3] & 15).or_insert(0) += 1;
+            }
+        }
+    }
+    assert!(codes.get(&0).is_some_and(|answered| *answered > 1000), "{codes:?}");
+    assert!(session.memory() < 64 * 1024 * 1024, "{}", session.memory());
+}

@@ -1,0 +1,129 @@
+//! Ends that break, stall, or never say anything.
+
+use crate::session::{
+    LOOPBACK, PATIENCE, Session, allow_loopback, echo, expect_echo, reach, rules, server,
+};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+#[test]
+fn an_end_of_one_direction_leaves_the_other_open() {
+    let port = server(|mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        stream.write_all(&all).unwrap();
+    });
+    let session = Session::start(rules([allow_loopback(port)]));
+    let mut stream = session.connect(LOOPBACK, port);
+    // Enough for the kernel to take over.
+    let sent = vec![7; 3_000_000];
+    stream.write_all(&sent).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).unwrap();
+    assert!(back == sent, "{} bytes came back", back.len());
+    assert_eq!(session.ended(port), ("eof".into(), 3_000_000, 3_000_000));
+}
+
+#[test]
+fn the_server_may_speak_first() {
+    let port = server(|mut stream| {
+        stream.write_all(b"220 ready\r\n").unwrap();
+        drop(stream.read(&mut [0; 1]));
+    });
+    let session = Session::start(rules([allow_loopback(port)]));
+    let mut stream = session.connect(LOOPBACK, port);
+    let mut greeting = [0; 11];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"220 ready\r\n");
+}
+
+#[test]
+fn a_broken_end_breaks_the_other() {
+    let port = server(|mut stream| {
+        stream.read_exact(&mut [0; 1]).unwrap();
+        // Closed with something unread: the kernel resets.
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    let session = Session::start(rules([allow_loopback(port)]));
+    let mut stream = session.connect(LOOPBACK, port);
+    stream.write_all(b"more than one byte").unwrap();
+    let broken = stream.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(session.ended(port).0, "reset");
+}
+
+#[test]
+fn a_broken_client_breaks_the_server_s_end() {
+    let (sender, outcome) = std::sync::mpsc::channel();
+    let port = server(move |mut stream| {
+        stream.read_exact(&mut [0; 1]).unwrap();
+        sender.send(stream.read(&mut [0; 1]).map_err(|error| error.kind())).unwrap();
+    });
+    let session = Session::start(rules([allow_loopback(port)]));
+    let mut stream = session.connect(LOOPBACK, port);
+    stream.write_all(b"x").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    let seen = outcome.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(seen, Err(std::io::ErrorKind::ConnectionReset));
+    assert_eq!(session.ended(port).0, "reset");
+}
+
+#[test]
+fn somebody_who_never_asks_is_let_go() {
+    let session = Session::start(rules([]));
+    let mut slow = reach(session.http);
+    slow.write_all(b"CONNECT ").unwrap();
+    let mut silent = reach(session.socks);
+    let began = Instant::now();
+    let mut all = String::new();
+    slow.read_to_string(&mut all).unwrap();
+    assert!(all.starts_with("HTTP/1.1 408 "), "{all}");
+    drop(silent.read(&mut [0; 1]));
+    let waited = began.elapsed();
+    assert!((Duration::from_secs(9)..Duration::from_secs(15)).contains(&waited), "{waited:?}");
+}
+
+#[test]
+fn a_head_without_an_end_is_not_gathered() {
+    let session = Session::start(rules([]));
+    let mut stream = reach(session.http);
+    stream.write_all(b"CONNECT a:1 HTTP/1.1\r\n").unwrap();
+    let line = format!("x: {}\r\n", "y".repeat(1000));
+    let mut sent = 0;
+    while sent < 64_000_000 && stream.write_all(line.as_bytes()).is_ok() {
+        sent += line.len();
+    }
+    assert!(sent < 64_000_000);
+}
+
+#[test]
+fn a_receiver_that_does_not_read_costs_no_memory() {
+    let port = server(|mut stream| {
+        let chunk = vec![0; 65536];
+        while stream.write_all(&chunk).is_ok() {}
+    });
+    let session = Session::start(rules([allow_loopback(port)]));
+    let before = session.memory();
+    let stalled: Vec<TcpStream> = (0..50).map(|_| session.connect(LOOPBACK, port)).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let grown = session.memory().saturating_sub(before);
+    assert!(grown < 50 * 100 * 1024, "{grown}");
+    drop(stalled);
+}
+
+#[test]
+fn a_killed_process_breaks_what_it_carried() {
+    let port = echo();
+    let mut session = Session::start(rules([allow_loopback(port)]));
+    let mut stream = session.connect(LOOPBACK, port);
+    expect_echo(&mut stream, b"hello");
+    session.child.kill().unwrap();
+    session.child.wait().unwrap();
+    let ended = stream.read(&mut [0; 8]);
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    assert!(TcpStream::connect(session.http).is_err());
+}

@@ -1,0 +1,27 @@
+//! The real program, with listeners of the tests' own in place of a session's.
+//!
+//! The tests hold what a daemon holds: the line, and the sockets that they hand over. Hosts are
+//! servers of the tests on the loopback, reached by rules that name it.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod asks;
+#[cfg(test)]
+mod capture;
+#[cfg(test)]
+mod confinement;
+#[cfg(test)]
+mod dns;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod load;
+#[cfg(test)]
+mod proxies;
+#[cfg(test)]
+mod published;
+#[cfg(test)]
+mod record;
+#[cfg(test)]
+mod session;
