@@ -4,6 +4,7 @@ use crate::book::{Book, now};
 use crate::engine::Engine;
 use crate::folders::Folders;
 use crate::http;
+use crate::network::Secrets;
 use crate::session::{Pool, Session};
 use crate::settings::Settings;
 use crate::trouble::Trouble;
@@ -28,6 +29,7 @@ pub(crate) struct Daemon {
     pub(crate) output: Pump,
     pub(crate) places: Places,
     pub(crate) pool: Pool,
+    pub(crate) secrets: Secrets,
     pub(crate) started: String,
     /// Connections that are open.
     pub(crate) clients: AtomicUsize,
@@ -71,6 +73,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
     let listeners = http::Listeners::bind(&settings, &folders)?;
     let daemon = Arc::new(Daemon {
         places: Places::find(Some(&folders.state)),
+        secrets: Secrets::new(&folders.state),
         settings,
         folders,
         book,

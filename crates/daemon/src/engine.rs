@@ -71,6 +71,12 @@ impl Packets {
         self.channel.get_ref().0.try_send(message, &[])
     }
 
+    /// Ends the conversation, for everybody who holds this end of it.
+    pub(crate) fn shut_down(&self) {
+        let socket = self.channel.get_ref().0.as_fd();
+        cowork_sys::ignore(rustix::net::shutdown(socket, rustix::net::Shutdown::Both));
+    }
+
     /// Waits for a packet; `None` at the end.
     pub(crate) async fn receive(
         &self,

@@ -1,7 +1,7 @@
 //! `coworkd`: keeps the sessions of one user, and serves them over HTTP on a UNIX socket.
 //!
-//! It never forks and holds no capability: whatever needs the kernel's help is asked of the keeper,
-//! which outlives it. Everything that must not be forgotten is in the catalogue, in the audit or in
+//! It holds no capability: whatever needs the kernel's help is asked of the keeper, which outlives
+//! it. The keeper and the egress processes of sessions are all that it starts. Everything that must not be forgotten is in the catalogue, in the audit or in
 //! a file before it is acted on, so that the daemon can be killed at any moment and the next one
 //! goes on.
 
@@ -13,6 +13,7 @@ mod engine;
 mod folders;
 mod guest;
 mod http;
+mod network;
 mod session;
 mod settings;
 mod trouble;

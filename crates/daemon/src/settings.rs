@@ -1,5 +1,6 @@
 //! What the daemon is started with.
 
+use cowork_api::egress::{Hidden, Parent};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,10 @@ pub(crate) struct Settings {
     pub(crate) token: Option<PathBuf>,
     /// How many sessions of each kind are made in advance.
     pub(crate) pool: usize,
+    /// Authorities that servers are verified by, beside those of the host, in DER.
+    pub(crate) roots: Vec<Vec<u8>>,
+    /// The proxy that everything of sessions goes through, if there is one.
+    pub(crate) parent: Option<Parent>,
 }
 
 const USAGE: &str = "usage: coworkd [--stay] [--idle SECONDS] [--pool NUMBER] \
@@ -29,11 +34,29 @@ impl Settings {
     pub(crate) fn from_arguments() -> Result<Self, String> {
         let idle = std::env::var("COWORK_IDLE").ok();
         let idle = idle.into_iter().flat_map(|seconds| ["--idle".to_owned(), seconds]);
-        Self::parse(idle.chain(std::env::args().skip(1)))
+        let mut settings = Self::parse(idle.chain(std::env::args().skip(1)))?;
+        if let Some(file) = std::env::var_os("COWORK_EXTRA_ROOTS") {
+            let pem = std::fs::read(&file).map_err(|error| {
+                format!("cannot read the authorities in `{}`: {error}", file.to_string_lossy())
+            })?;
+            settings.roots = crate::network::certificates(&pem);
+        }
+        if let Ok(proxy) = std::env::var("COWORK_PARENT_PROXY") {
+            let except = std::env::var("COWORK_NO_PROXY").unwrap_or_default();
+            settings.parent = Some(parent(&proxy, &except)?);
+        }
+        Ok(settings)
     }
 
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut settings = Self { idle: Some(IDLE), listen: None, token: None, pool: 2 };
+        let mut settings = Self {
+            idle: Some(IDLE),
+            listen: None,
+            token: None,
+            pool: 2,
+            roots: Vec::new(),
+            parent: None,
+        };
         while let Some(argument) = arguments.next() {
             let mut value =
                 || arguments.next().ok_or_else(|| format!("`{argument}` needs a value; {USAGE}"));
@@ -73,12 +96,58 @@ impl Settings {
     }
 }
 
+/// The proxy between the host and the world, written as `http://user:password@host:port`.
+fn parent(proxy: &str, except: &str) -> Result<Parent, String> {
+    // What is wrong is not shown: there may be a password in it.
+    let wrong = || "COWORK_PARENT_PROXY is not `http://host:port`".to_owned();
+    let (scheme, rest) = proxy.split_once("://").ok_or_else(wrong)?;
+    let tls = match scheme {
+        "http" => false,
+        "https" => true,
+        _ => return Err(wrong()),
+    };
+    let rest = rest.trim_end_matches('/');
+    let (who, place) = match rest.rsplit_once('@') {
+        Some((who, place)) => (Some(who), place),
+        None => (None, rest),
+    };
+    let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
+    let authorization = who.map(|who| {
+        use base64::Engine as _;
+        let coded = base64::engine::general_purpose::STANDARD.encode(who);
+        Hidden(format!("Basic {coded}").into_bytes())
+    });
+    Ok(Parent {
+        host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+        port: port.parse().map_err(|_no_port| wrong())?,
+        tls,
+        authorization,
+        except: except
+            .split(',')
+            .map(str::trim)
+            .filter(|e| !e.is_empty())
+            .map(Into::into)
+            .collect(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::Settings;
 
     fn parse(arguments: &[&str]) -> Result<Settings, String> {
         Settings::parse(arguments.iter().map(ToString::to_string))
+    }
+
+    #[test]
+    fn a_parent_proxy_is_read() {
+        let parent = super::parent("http://me:secret@proxy.example:3128/", "a.example, b").unwrap();
+        assert_eq!((parent.host.as_str(), parent.port, parent.tls), ("proxy.example", 3128, false));
+        assert_eq!(parent.authorization.unwrap().0, b"Basic bWU6c2VjcmV0");
+        assert_eq!(parent.except, ["a.example", "b"]);
+        for bad in ["proxy", "socks5://proxy:1", "http://proxy", "http://proxy:x"] {
+            assert!(super::parent(bad, "").is_err(), "{bad}");
+        }
     }
 
     #[test]

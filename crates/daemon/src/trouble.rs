@@ -140,6 +140,7 @@ impl From<Failure> for Trouble {
             }
             FailureCode::HostUnable => (StatusCode::SERVICE_UNAVAILABLE, "host-unable"),
             FailureCode::StepFailed => (StatusCode::SERVICE_UNAVAILABLE, "step-failed"),
+            FailureCode::SocketRefused => (StatusCode::SERVICE_UNAVAILABLE, "socket-refused"),
             FailureCode::NoDeposit => (StatusCode::CONFLICT, "no-deposit"),
         };
         let mut trouble = Self::new(status, code, failure.sentence).with_hint(failure.hint);

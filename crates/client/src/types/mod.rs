@@ -2,6 +2,7 @@
 
 mod commands;
 mod grants;
+mod network;
 mod records;
 mod requests;
 mod sessions;
@@ -11,6 +12,11 @@ pub use commands::{
     StreamKind, Streams, Whom,
 };
 pub use grants::{Access, Grant, GrantChange, NewGrant, Regranted, Revoked};
+pub use network::{
+    Egress, HostTraffic, NamedRule, Network, NetworkBrief, NetworkChange, NetworkExplanation,
+    NetworkFlow, NetworkRefusal, NetworkRule, NetworkTarget, NewSecret, Otherwise, Preset, Publish,
+    PublishedPort, RuleAction, Secret, SecretMode, TlsTreatment, Traffic, WantedNetwork,
+};
 pub use records::{AuditProblem, Event, FileEntry, Record, Translated, Verified};
 pub use requests::{Ask, Asked, Decide, Decision, Request, RequestState};
 pub use sessions::{

@@ -13,14 +13,14 @@ pub struct Request {
     /// The session that asks.
     #[schemars(regex(pattern = ID))]
     pub session: String,
-    /// What it asks for: `folder`.
-    #[schemars(extend("enum" = ["folder"]))]
+    /// What it asks for: a `folder`, or to reach a `host`.
+    #[schemars(extend("enum" = ["folder", "host"]))]
     pub kind: String,
-    /// What it wants, in its own words.
+    /// What it wants, in its own words; the host and port it wants to reach.
     pub wanted: String,
-    /// Why, in its own words.
+    /// Why, in its own words; what is sent to the host first, and by which program.
     pub reason: String,
-    /// What it wants to do with it.
+    /// What it wants to do with it; of a host it says nothing.
     pub access: Access,
     /// Where it is in its life.
     pub state: RequestState,
@@ -48,7 +48,7 @@ pub enum RequestState {
     Allowed,
     /// The user said no.
     Rejected,
-    /// The session ended first.
+    /// The session ended first, or nothing waits for the host any more.
     Expired,
 }
 
@@ -74,7 +74,7 @@ pub enum Decision {
 pub struct Decide {
     /// Yes or no.
     pub decision: Decision,
-    /// The folder that is meant; needed to say yes.
+    /// The folder that is meant; needed to say yes to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Raw>,
     /// Its name in the session.

@@ -1,6 +1,6 @@
 //! Sessions: what they are made of, and what they use.
 
-use super::{BYTES, Grant, ID, Labels, NAME, NewGrant, Raw, SPAN};
+use super::{BYTES, Grant, ID, Labels, NAME, NetworkBrief, NewGrant, Raw, SPAN, WantedNetwork};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,9 @@ pub struct NewSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = NAME))]
     pub workspace: Option<String>,
+    /// What it may reach; without it, it has no network at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<WantedNetwork>,
 }
 
 /// What a session may use. Absent fields are left as they are.
@@ -177,6 +180,9 @@ pub struct Session {
     pub commands: u32,
     /// How many requests wait for an answer.
     pub pending: u32,
+    /// Its network, if it has one.
+    #[serde(default)]
+    pub network: Option<NetworkBrief>,
 }
 
 /// The sandbox of a session.

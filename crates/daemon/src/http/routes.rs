@@ -1,7 +1,10 @@
 //! Every route of the API, in one list: the router is made from it, and the OpenAPI document is
 //! compared with it.
 
-use super::{audit, commands, events, files, grants, idempotency, openapi, requests, sessions};
+use super::{
+    audit, commands, events, files, grants, idempotency, network, openapi, requests, secrets,
+    sessions,
+};
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use axum::Router;
@@ -54,6 +57,19 @@ pub(super) fn routes() -> Vec<Route> {
         post("/v1/sessions/{id}/grants", grants::grant),
         patch("/v1/sessions/{id}/grants/{name}", grants::change),
         delete("/v1/sessions/{id}/grants/{name}", grants::revoke),
+        get("/v1/sessions/{id}/network", network::show),
+        patch("/v1/sessions/{id}/network", network::change),
+        get("/v1/sessions/{id}/network/traffic", network::traffic),
+        get("/v1/sessions/{id}/network/explain", network::explain),
+        get("/v1/sessions/{id}/network/har", network::har),
+        post("/v1/sessions/{id}/network/ports", network::publish),
+        delete("/v1/sessions/{id}/network/ports/{outside}", network::unpublish),
+        get("/v1/presets", network::list_presets),
+        get("/v1/rules", network::list_rules),
+        delete("/v1/rules/{name}", network::remove_rule),
+        get("/v1/secrets", secrets::list),
+        put("/v1/secrets/{name}", secrets::set),
+        delete("/v1/secrets/{name}", secrets::remove),
         get("/v1/sessions/{id}/commands", commands::list),
         post("/v1/sessions/{id}/commands", commands::start),
         get("/v1/sessions/{id}/commands/{number}", commands::show),

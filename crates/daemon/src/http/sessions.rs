@@ -20,7 +20,9 @@ type Shared = State<Arc<Daemon>>;
 
 fn shown(daemon: &Daemon, session: &Session) -> Result<Json<Shown>, Trouble> {
     let folder = daemon.folders.session(&session.id);
-    session.show(&daemon.book, &folder).map(Json)
+    let mut shown = session.show(&daemon.book, &folder)?;
+    shown.network = daemon.network_brief(session, &session.doc());
+    Ok(Json(shown))
 }
 
 pub(super) async fn info(State(daemon): Shared) -> Json<Info> {

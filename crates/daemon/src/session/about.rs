@@ -61,7 +61,8 @@ pub(crate) fn check_workspace(name: &str) -> Result<(), Trouble> {
 /// Writes `COWORK.md` for the session.
 pub(crate) fn write(daemon: &Daemon, doc: &Doc) -> Result<(), Trouble> {
     let folder = daemon.folders.session(&doc.id).join("about");
-    replace(&folder.join("COWORK.md"), text(doc).as_bytes())
+    let text = text(doc, &daemon.network_text(doc));
+    replace(&folder.join("COWORK.md"), text.as_bytes())
         .map_err(|error| Trouble::of_disk("cannot write what the session is told", &error))
 }
 
@@ -88,7 +89,7 @@ fn replace(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-fn text(doc: &Doc) -> String {
+fn text(doc: &Doc, network: &str) -> String {
     let home = doc.folder();
     let mut text = format!(
         "# Where you are\n\n\
@@ -117,6 +118,7 @@ fn text(doc: &Doc) -> String {
         let at = place(&doc.id, &kept.grant.name);
         cowork_sys::ignore(writeln!(text, "- `{at}`: {access}{role}"));
     }
+    text.push_str(network);
     let ask = "\n# Asking for a folder\n\n\
                Describe what you need and why; the user chooses and answers. The call waits for \
                the answer, up to the seconds you give:\n\n\

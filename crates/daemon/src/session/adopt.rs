@@ -142,6 +142,7 @@ impl Daemon {
         }
         self.adopt_leftovers(session).await?;
         self.listen(session, sockets)?;
+        self.adopt_network(session).await?;
         let doc = session.doc();
         if doc.state == State::Creating {
             // It was made, and nobody was left to say so.
@@ -247,7 +248,7 @@ impl Daemon {
     }
 
     /// Finishes what was on its way with grants.
-    async fn reconcile_grants(
+    pub(super) async fn reconcile_grants(
         self: &Arc<Self>,
         session: &Arc<Session>,
         status: &Status,
@@ -264,11 +265,13 @@ impl Daemon {
                         let request = Request::Regrant { session: session.id.clone(), grant };
                         drop(self.engine.call(request).await?);
                     }
-                    session.change(&self.book, |doc| {
-                        for kept in doc.grants.iter_mut().filter(|k| k.grant.name == name) {
-                            kept.phase = Phase::Granted;
-                        }
-                    })?;
+                    if kept.phase != Phase::Granted {
+                        session.change(&self.book, |doc| {
+                            for kept in doc.grants.iter_mut().filter(|k| k.grant.name == name) {
+                                kept.phase = Phase::Granted;
+                            }
+                        })?;
+                    }
                 }
                 (Phase::Adding | Phase::Granted | Phase::Changing, false) => {
                     session

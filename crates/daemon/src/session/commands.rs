@@ -152,7 +152,8 @@ impl Daemon {
         session.state().accepts_commands()?;
         wiring::check(new.streams)?;
         timeout(new.timeout.as_deref())?;
-        let mut execute = execute(session, &new)?;
+        let variables = self.network_variables(session)?;
+        let mut execute = execute(session, &new, variables)?;
         let guest = session.guest()?;
         let terminal = if wiring::has_terminal(new.streams) {
             Some(guest.open_terminal().await?)
@@ -288,9 +289,10 @@ impl Daemon {
                 let told = ("command.running", json!({ "command": run.number, "pid": pid }));
                 let event = Event::Commands { running };
                 let happened = Happened { event, reason: None, told: Some(told) };
-                session.happen_with(&self.book, happened, |catalogue| {
+                // It runs, whether or not there is room to say so: the next daemon asks init.
+                drop(session.happen_with(&self.book, happened, |catalogue| {
                     catalogue.put_command(&session.id, run.number, &text)
-                })?;
+                }));
                 Ok(())
             }
             Ok(Err(why)) => {
@@ -571,7 +573,11 @@ fn fresh(session: &Session, number: u32, execute: &Execute, streams: Streams) ->
 }
 
 /// What init is told to start.
-fn execute(session: &Session, new: &NewCommand) -> Result<Execute, Trouble> {
+fn execute(
+    session: &Session,
+    new: &NewCommand,
+    network: crate::network::Variables,
+) -> Result<Execute, Trouble> {
     let bytes = |raw: &Raw| {
         let bytes = raw.bytes();
         bytes.ok_or_else(|| Trouble::malformed("a word is not valid base64"))
@@ -605,6 +611,7 @@ fn execute(session: &Session, new: &NewCommand) -> Result<Execute, Trouble> {
     }
     let requests = cowork_policy::plan::REQUESTS;
     named.push((b"COWORK_REQUESTS".to_vec(), requests.as_bytes().to_vec()));
+    named.extend(network);
     for (name, value) in &new.env {
         if name.is_empty() || name.contains(['=', '\0']) {
             let sentence = format!("`{}` cannot be the name of a variable", name.escape_debug());

@@ -147,6 +147,7 @@ impl Daemon {
         let request = Request::Destroy { session: session.id.clone() };
         // Gone is what was wanted.
         drop(self.engine.call(request).await);
+        self.close_network(session).await;
         let mut live = session.live();
         live.guest = None;
         live.ping = None;
@@ -164,7 +165,10 @@ impl Daemon {
         session.happen(&self.book, Event::Start, None)?;
         session.live().backoff.recover();
         let made = match self.make_sandbox(session).await {
-            Ok(made) => self.settle_in(session, made),
+            Ok(made) => match self.open_network(session).await {
+                Ok(()) => self.settle_in(session, made),
+                Err(trouble) => Err(trouble),
+            },
             Err(trouble) => Err(trouble),
         };
         if let Err(trouble) = &made {

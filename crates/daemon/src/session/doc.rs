@@ -1,11 +1,12 @@
 //! What the catalogue keeps of a session, and how it is shown.
 
 use super::remove::Leave;
+use crate::network::KeptNetwork;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{LayerState, Status, Strength};
 use cowork_api::plan::Identity;
 use cowork_client::types::{
-    Access, Enforced, Grant, Labels, Life, Limit, Profile, Raw, State, WantedLimits,
+    Access, Enforced, Grant, Labels, Life, Limit, Profile, Raw, State, WantedLimits, WantedNetwork,
 };
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
 use cowork_policy::seccomp::{self, Debugging};
@@ -39,6 +40,9 @@ pub(crate) struct Doc {
     /// It is being removed, but for this: whoever finds it goes on with that.
     #[serde(default)]
     pub(crate) removing: Option<Leave>,
+    /// What came of its network, if it has one.
+    #[serde(default)]
+    pub(crate) network: KeptNetwork,
 }
 
 /// What the user asked for.
@@ -59,6 +63,9 @@ pub(crate) struct Spec {
     #[serde(default)]
     pub(crate) outputs_is: Option<(u64, u64)>,
     pub(crate) workspace: Option<String>,
+    /// What it may reach; none is no network.
+    #[serde(default)]
+    pub(crate) network: Option<WantedNetwork>,
 }
 
 /// The sandbox of a session, as it was last seen.

@@ -9,7 +9,7 @@ use super::doc::Phase;
 use crate::daemon::Daemon;
 use crate::engine::Told;
 use crate::trouble::Trouble;
-use cowork_api::keeper::{EndReason, Message, Request};
+use cowork_api::keeper::{EndReason, Message, Reply, Request, Status};
 use cowork_session::life::{Event, State};
 use serde_json::json;
 use std::sync::Arc;
@@ -129,8 +129,10 @@ impl Daemon {
         if !matches!(session.state(), State::Ready | State::Running | State::Paused) {
             return;
         }
-        // Another that waited for the turn may have made it again.
-        if self.is_well(session).await {
+        // Another that waited for the turn may have made it again, or only the link to the keeper
+        // broke: then what was on its way is finished.
+        if let Some(status) = self.well(session).await {
+            drop(self.reconcile_grants(session, &status).await);
             return;
         }
         let data = json!({ "reason": why });
@@ -146,15 +148,13 @@ impl Daemon {
         }
     }
 
-    /// Whether the keeper has the sandbox and its PID 1 answers.
-    async fn is_well(self: &Arc<Self>, session: &Arc<Session>) -> bool {
+    /// What the keeper says of the sandbox, if it has it and its PID 1 answers.
+    async fn well(self: &Arc<Self>, session: &Arc<Session>) -> Option<Status> {
         let status = Request::Status { session: session.id.clone() };
-        let known = match self.engine.call(status).await {
-            Ok((cowork_api::keeper::Reply::Session(status), _)) => Some(status.init),
-            _ => None,
-        };
+        let Ok((Reply::Session(status), _)) = self.engine.call(status).await else { return None };
         let kept = session.doc().sandbox.map(|sandbox| sandbox.pid);
-        known.is_some() && known == kept && session.live().missed < MISSES
+        let well = kept == Some(status.init) && session.live().missed < MISSES;
+        well.then_some(status)
     }
 
     /// Makes a lost sandbox again, after a while if it failed before. The turn is held by the
@@ -174,7 +174,11 @@ impl Daemon {
             };
             tokio::time::sleep(Duration::from_secs(wait)).await;
             self.drop_lost_grants(session)?;
-            match self.make_sandbox(session).await {
+            let made = match self.make_sandbox(session).await {
+                Ok(made) => self.open_network(session).await.map(|()| made),
+                Err(trouble) => Err(trouble),
+            };
+            match made {
                 Ok(made) => {
                     session.change(&self.book, |doc| doc.restarts += 1)?;
                     let done = self.settle_in(session, made);
@@ -188,6 +192,7 @@ impl Daemon {
                 Err(trouble) => {
                     let data = json!({ "reason": trouble.line() });
                     self.book.note("session.retry", Some(&session.id), &data);
+                    self.dismantle(session).await;
                 }
             }
         }

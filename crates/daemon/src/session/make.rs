@@ -73,6 +73,9 @@ impl Daemon {
         }
         check_labels(&new.labels)?;
         doc::limits(&new.limits)?;
+        if let Some(network) = &new.network {
+            self.check_network(network)?;
+        }
         if let Some(workspace) = &new.workspace {
             about::check_workspace(workspace)?;
         }
@@ -90,6 +93,7 @@ impl Daemon {
             home: home.map(|(path, _)| path),
             outputs: outputs.map(|(path, _)| path),
             workspace: new.workspace,
+            network: new.network,
         })
     }
 
@@ -137,6 +141,7 @@ impl Daemon {
             commands: 0,
             made: None,
             removing: None,
+            network: crate::network::KeptNetwork::default(),
         })
     }
 
@@ -170,9 +175,15 @@ impl Daemon {
         let session = Session::new(doc);
         let turn = session.turn.lock().await;
         self.insert(&session);
+        // Beside the making of the sandbox.
+        self.prepare_network(&session);
         let made = match made {
             Some(made) => self.finish_pooled(&session, made).await,
             None => self.make_sandbox(&session).await,
+        };
+        let made = match made {
+            Ok(made) => self.open_network(&session).await.map(|()| made),
+            Err(trouble) => Err(trouble),
         };
         let done = match made {
             Ok(made) => self.settle_in(&session, made),
@@ -182,6 +193,7 @@ impl Daemon {
             let data = json!({ "reason": trouble.line() });
             drop(self.book.record("session.failed", Some(&id), &data));
             self.forget(&id);
+            self.close_network(&session).await;
             self.discard(&id).await;
             return Err(trouble);
         }
@@ -200,6 +212,7 @@ impl Daemon {
             "labels": doc.spec.labels,
             "limits": doc.spec.limits,
             "grants": grants,
+            "network": doc.spec.network,
         });
         let text = super::text_of(doc)?;
         self.book.record_with("session.created", Some(&doc.id), &data, |catalogue| {
@@ -256,6 +269,8 @@ impl Daemon {
         for name in ["about", "commands"] {
             folders::make(&folder.join(name))?;
         }
+        crate::network::trust_host(&folder.join("about"))
+            .map_err(|error| Trouble::of_disk("cannot write the session's certificates", &error))?;
         about::write(self, doc)?;
         let mut own = Vec::new();
         let home = match (doc.spec.life, &doc.spec.home) {

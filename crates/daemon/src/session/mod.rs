@@ -17,6 +17,7 @@ mod requests;
 mod usage;
 mod wiring;
 
+pub(crate) use about::refresh as tell;
 pub(crate) use attach::{Attachment, Role};
 pub(crate) use commands::{Run, takes_input};
 pub(crate) use control::grace;
@@ -24,10 +25,12 @@ pub(crate) use doc::Doc;
 pub(crate) use heartbeat::{beat, hear};
 pub(crate) use pool::Pool;
 pub(crate) use remove::Leave;
+pub(crate) use requests::plain;
 pub(crate) use usage::sample;
 
 use crate::book::{Book, now};
 use crate::guest::Guest;
+use crate::network::{Line, Started, Tally};
 use crate::trouble::Trouble;
 use cowork_client::types::{CommandBrief, Sandbox, Session as Shown, Usage};
 use cowork_session::catalogue::{CatalogueError, Together};
@@ -35,7 +38,7 @@ use cowork_session::life::{Backoff, Event, State};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 /// A session of this daemon.
@@ -64,6 +67,15 @@ struct Live {
     over_disk: bool,
     /// How often it has asked for something.
     asked: u32,
+    /// Its way out, and since when it is that one.
+    line: Option<Arc<Line>>,
+    line_since: Option<Instant>,
+    /// How long the next one is waited with, if this one dies.
+    line_wait: Duration,
+    /// A process that is to be its way out.
+    early: Option<Started>,
+    /// What it reached, and what it was refused.
+    tally: Tally,
     /// The number of the last command that was to be, whether or not it came to be.
     numbered: u32,
 }
@@ -210,6 +222,43 @@ impl Session {
         Ok(after)
     }
 
+    /// Its way out, if it has one.
+    pub(crate) fn line(&self) -> Option<Arc<Line>> {
+        self.live().line.clone()
+    }
+
+    /// Gives it another way out; the one it had.
+    pub(crate) fn set_line(&self, line: Option<Arc<Line>>) -> Option<Arc<Line>> {
+        let mut live = self.live();
+        live.line_since = line.is_some().then(Instant::now);
+        std::mem::replace(&mut live.line, line)
+    }
+
+    /// A process that is to be its way out, in place of another one.
+    pub(crate) fn set_early(&self, early: Option<Started>) -> Option<Started> {
+        std::mem::replace(&mut self.live().early, early)
+    }
+
+    /// Its way out died: how long to wait before there is another one. Longer, up to `longest`, the
+    /// sooner after the last one.
+    pub(crate) fn line_died(&self, shortest: Duration, longest: Duration) -> Duration {
+        let mut live = self.live();
+        let age = live.line_since.take().map(|since| since.elapsed()).unwrap_or_default();
+        let next = if age > 2 * longest { shortest } else { live.line_wait * 2 };
+        live.line_wait = next.clamp(shortest, longest);
+        live.line_wait
+    }
+
+    /// Whether it may reach anything.
+    pub(crate) fn has_network(&self) -> bool {
+        self.lock_doc().spec.network.is_some()
+    }
+
+    /// Looks at, or adds to, what it reached.
+    pub(crate) fn with_tally<T>(&self, work: impl FnOnce(&mut Tally) -> T) -> T {
+        work(&mut self.live().tally)
+    }
+
     /// The init, or why there is none.
     fn guest(&self) -> Result<Arc<Guest>, Trouble> {
         let guest = self.live().guest.clone();
@@ -289,6 +338,7 @@ impl Session {
             running,
             commands: doc.commands,
             pending: book.catalogue.count_pending(&self.id)?,
+            network: None,
         })
     }
 }
@@ -302,7 +352,7 @@ fn text_of(doc: &Doc) -> Result<String, Trouble> {
 pub(crate) async fn summarise(daemon: Arc<crate::daemon::Daemon>) {
     let mut written: BTreeMap<String, String> = BTreeMap::new();
     loop {
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         let mut seen = BTreeMap::new();
         for session in daemon.all() {
             let doc = session.doc();

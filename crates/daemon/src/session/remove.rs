@@ -73,6 +73,8 @@ impl Daemon {
                 for name in ["home", "about", "commands", "uploads"] {
                     self.remove_folder(&folder.join(name)).await?;
                 }
+                // Whether or not there was one.
+                cowork_sys::ignore(rustix::fs::unlink(folder.join("egress.log")));
                 super::about::write_summary(self, doc).map_err(|error| {
                     Trouble::host("cannot write the summary of the session", error)
                 })

@@ -107,6 +107,9 @@ impl Daemon {
             let sentence = format!("a note has at most {MAX_TEXT} bytes");
             return Err(Trouble::refused("bad-request", sentence));
         }
+        if request.kind == crate::network::ASK {
+            return self.decide_host(&session, request, decide).await;
+        }
         let allowed = is_allowed(decide.decision);
         if allowed {
             let path = decide.path.clone().ok_or_else(|| {
@@ -240,7 +243,7 @@ fn is_allowed(decision: Decision) -> bool {
 }
 
 /// A hostile text without what a terminal would act on.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     // What changes the order of the text would let it say one thing and show another.
     let acts =
         |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -36,11 +36,17 @@ mod line;
 #[cfg(test)]
 mod look;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod once;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod room;
+#[cfg(test)]
+mod secrets;
+#[cfg(test)]
+mod server;
 #[cfg(test)]
 mod site;
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub(crate) struct Site {
     /// Present unless the state lies somewhere of the test's choice.
     own: Option<Folder>,
     arguments: Vec<String>,
+    variables: Vec<(String, PathBuf)>,
     daemon: Arc<Mutex<Option<Child>>>,
     keepers: Mutex<BTreeSet<Process>>,
     _watch: mpsc::Sender<()>,
@@ -42,6 +43,16 @@ impl Site {
         let state = Folder::new(person, "state");
         let path = state.path().to_path_buf();
         let site = Self::unstarted(person, arguments, path, Some(state));
+        site.start();
+        site
+    }
+
+    /// A daemon with a variable that names a file.
+    pub(crate) fn with_file(person: Person, variable: &str, file: PathBuf) -> Self {
+        let state = Folder::new(person, "state");
+        let path = state.path().to_path_buf();
+        let mut site = Self::unstarted(person, &[], path, Some(state));
+        site.variables.push((variable.to_owned(), file));
         site.start();
         site
     }
@@ -74,6 +85,7 @@ impl Site {
             state,
             own: folder,
             arguments: arguments.iter().map(ToString::to_string).collect(),
+            variables: Vec::new(),
             daemon,
             keepers: Mutex::default(),
             _watch: watch,
@@ -104,6 +116,7 @@ impl Site {
     pub(crate) fn command(&self) -> Command {
         let mut command = self.person.command(programs().join("coworkd"));
         command.env("COWORK_RUNTIME_DIR", self.runtime()).env("COWORK_STATE_DIR", &self.state);
+        command.envs(self.variables.iter().cloned());
         command.args(&self.arguments).stdin(Stdio::null()).current_dir("/");
         command
     }

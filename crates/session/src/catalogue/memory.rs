@@ -57,6 +57,12 @@ impl<H: Hold> Catalogue<H> {
         self.run("set a value", |connection| execute(connection, sql, (name, value)).map(drop))
     }
 
+    /// Forgets a value that was set; fine if it was not.
+    pub fn unset(&self, name: &str) -> Result<(), CatalogueError> {
+        let sql = "DELETE FROM setting WHERE name = ?1";
+        self.run("forget a value", |connection| execute(connection, sql, [name]).map(drop))
+    }
+
     /// A value that was set.
     pub fn get(&self, name: &str) -> Result<Option<String>, CatalogueError> {
         let sql = "SELECT value FROM setting WHERE name = ?1";

@@ -97,14 +97,17 @@ fn requests(s: &mut Schemas) -> Vec<Operation> {
             .refuses(&[&["no-request", "host", "unrecorded"]]),
         Operation::new("POST /v1/requests/{number}/decide", "decide", "Answer a request")
             .about(
-                "Saying yes names the folder, which is granted. What is said for the session or \
-                 for always answers the same wish in the same words again.",
+                "Saying yes to a wish for a folder names it, and it is granted. What is said for the \
+                 session or for always answers the same wish in the same words again; about a \
+                 host it becomes a rule.",
             )
             .takes::<Decide>(s)
             .gives::<Request>(200, "The request, answered", s)
             .refuses(&[
                 KEEPER,
                 GRANTING,
+                super::network::RULES,
+                super::network::EGRESS,
                 &[
                     "no-request",
                     "no-session",

@@ -7,6 +7,7 @@
 mod audit;
 mod commands;
 mod files;
+mod network;
 mod operation;
 mod problems;
 mod schemas;
@@ -66,6 +67,7 @@ fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     let mut all = sessions::operations(schemas);
     all.extend(commands::operations(schemas));
     all.extend(files::operations(schemas));
+    all.extend(network::operations(schemas));
     all.extend(audit::operations(schemas));
     all
 }
@@ -142,6 +144,8 @@ fn tags() -> Value {
         ("grants", "Folders of the user in a session"),
         ("commands", "What runs in a session"),
         ("files", "What lies in a session's folders"),
+        ("network", "What sessions reach"),
+        ("secrets", "What sessions use without knowing it"),
         ("requests", "What sessions ask for and the user answers"),
         ("audit", "The record that nothing can be taken out of"),
         ("events", "What happens, as it happens"),

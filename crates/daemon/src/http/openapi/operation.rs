@@ -87,6 +87,15 @@ impl Operation {
         self.parameter("query", name, description, schema)
     }
 
+    /// A parameter of the query that must be there.
+    pub(super) fn required_query(self, name: &str, description: &str, schema: &Value) -> Self {
+        let mut operation = self.parameter("query", name, description, schema);
+        if let Some(parameter) = operation.parameters.last_mut().and_then(Value::as_object_mut) {
+            parameter.insert("required".into(), true.into());
+        }
+        operation
+    }
+
     /// A header that is read.
     pub(super) fn header(self, name: &str, description: &str, schema: &Value) -> Self {
         self.parameter("header", name, description, schema)
@@ -232,6 +241,21 @@ fn part(path: &str, name: &str) -> (&'static str, Value) {
             "The path below that folder, without `..`. A `/` in it may be written as it is or as \
              `%2F`; bytes that are not UTF-8 are percent-encoded",
             json!({ "type": "string", "minLength": 1, "maxLength": 4095 }),
+        ),
+        "outside" => (
+            "The port at the host's loopback",
+            json!({ "type": "integer", "minimum": 1, "maximum": u16::MAX }),
+        ),
+        "name" if path.starts_with("/v1/secrets") => (
+            "The secret's name",
+            json!({
+                "type": "string", "minLength": 1, "maxLength": 64,
+                "pattern": "^[A-Za-z0-9._-]+$",
+            }),
+        ),
+        "name" if path.starts_with("/v1/rules") => (
+            "The rule's name, as it is listed",
+            json!({ "type": "string", "minLength": 1, "maxLength": 400 }),
         ),
         _ => (
             "The name of the granted folder in the session",

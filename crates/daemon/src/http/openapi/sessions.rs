@@ -1,5 +1,6 @@
 //! Operations on the daemon, on sessions, and on their grants.
 
+use super::network::{EGRESS, RULES as NETWORK};
 use super::operation::Operation;
 use super::schemas::Schemas;
 use cowork_client::types::{
@@ -76,6 +77,8 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
                 KEEPER,
                 MAKING,
                 GRANTING,
+                NETWORK,
+                EGRESS,
                 &["bad-label", "bad-limit", "bad-workspace", "no-workspace"],
             ]),
         Operation::new("GET /v1/sessions/{id}", "showSession", "A session")
@@ -121,6 +124,10 @@ fn made(operation: Operation) -> Operation {
         "addGrant",
         "listCommands",
         "startCommand",
+        "showNetwork",
+        "changeNetwork",
+        "traffic",
+        "networkHar",
     ];
     next.iter().fold(operation, |operation, next| operation.leads_to(next, &id))
 }
@@ -129,7 +136,13 @@ fn life(s: &mut Schemas) -> Vec<Operation> {
     vec![
         Operation::new("POST /v1/sessions/{id}/start", "startSession", "Start a stopped session")
             .gives::<Session>(200, "The session, ready", s)
-            .refuses(&[KEEPER, MAKING, &["live", "ended", "bad-limit", "grant-exists"]]),
+            .refuses(&[
+                KEEPER,
+                MAKING,
+                NETWORK,
+                EGRESS,
+                &["live", "ended", "bad-limit", "grant-exists"],
+            ]),
         Operation::new("POST /v1/sessions/{id}/stop", "stopSession", "End its processes")
             .about("Its home, grants and outputs stay. A stopped session stays stopped.")
             .gives::<Session>(200, "The session, stopped", s)

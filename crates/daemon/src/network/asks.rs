@@ -1,0 +1,193 @@
+//! Hosts that no rule is about and the user is asked about.
+//!
+//! Whoever waits is in the egress process; a request stands for it here. It ends when the user
+//! answers, when nobody waits any more, or with the process.
+
+use super::line::Line;
+use crate::book::now;
+use crate::daemon::Daemon;
+use crate::session::{Session, plain};
+use crate::trouble::Trouble;
+use cowork_api::egress::{Answer, Ask, HOST_NAME, Target, ToEgress};
+use cowork_client::types::{
+    Access, Decide, Decision, NetworkChange, NetworkRule, Request, RequestState, RuleAction,
+};
+use serde_json::json;
+use std::sync::Arc;
+
+/// What such a request is called.
+pub(crate) const KIND: &str = "host";
+/// Longest text of a request, in bytes.
+const MAX_TEXT: usize = 2000;
+
+impl Daemon {
+    /// Something waits for the user. What cannot be recorded is not asked, and answered with no.
+    pub(crate) fn host_asked(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        line: &Arc<Line>,
+        ask: &Ask,
+    ) {
+        if line.asks().contains_key(&ask.ask) {
+            return;
+        }
+        let request = match self.host_request(session, &ask.target) {
+            Ok(request) => request,
+            Err(trouble) => {
+                let answer = Answer::Deny { reason: trouble.sentence };
+                let (line, ask) = (Arc::clone(line), ask.ask);
+                tokio::spawn(async move { line.tell(&ToEgress::Answer { ask, answer }).await });
+                return;
+            }
+        };
+        line.asks().insert(ask.ask, request);
+    }
+
+    /// The number of the request about a target; of one that an earlier daemon made, if there is
+    /// one.
+    fn host_request(&self, session: &Session, target: &Target) -> Result<u64, Trouble> {
+        let wanted = short(&format!("{}:{}", target.host, target.port));
+        let pending = self.pending_requests(Some(&session.id))?;
+        let taken: Vec<u64> =
+            session.line().map(|line| line.asks().values().copied().collect()).unwrap_or_default();
+        let same = |request: &&Request| {
+            request.kind == KIND && request.wanted == wanted && !taken.contains(&request.id)
+        };
+        if let Some(known) = pending.iter().find(same) {
+            return Ok(known.id);
+        }
+        let request = Request {
+            id: 0,
+            session: session.id.clone(),
+            kind: KIND.into(),
+            wanted,
+            reason: short(&reason(target)),
+            access: Access::Read,
+            state: RequestState::Pending,
+            created: now(),
+            decided: None,
+            decision: None,
+            note: None,
+            grant: None,
+        };
+        let data = json!({
+            "kind": KIND, "wanted": request.wanted, "target": super::records::target(target),
+        });
+        self.book.record("request.created", Some(&session.id), &data)?;
+        let text =
+            |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
+        let id = self.book.catalogue.add_request(&session.id, &text)?;
+        let request = Request { id, ..request };
+        self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
+        Ok(id)
+    }
+
+    /// Nothing waits for an answer any more.
+    pub(crate) fn host_withdrawn(&self, line: &Line, ask: u64) {
+        let Some(id) = line.asks().remove(&ask) else { return };
+        if let Ok(mut request) = self.request(id)
+            && request.state == RequestState::Pending
+        {
+            request.note = Some("withdrawn: nothing waits for it any more".into());
+            drop(self.close_request(request, RequestState::Expired));
+        }
+    }
+
+    /// Requests about hosts that nothing waits for: all but those that stand for asks of `line`.
+    pub(crate) fn expire_hosts(
+        &self,
+        session: &Session,
+        line: Option<&Line>,
+    ) -> Result<(), Trouble> {
+        let held: Vec<u64> =
+            line.map(|line| line.asks().values().copied().collect()).unwrap_or_default();
+        for mut request in self.pending_requests(Some(&session.id))? {
+            if request.kind == KIND && !held.contains(&request.id) {
+                request.note = Some("withdrawn: nothing waits for it any more".into());
+                self.close_request(request, RequestState::Expired)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The user answers about a host.
+    pub(crate) async fn decide_host(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        mut request: Request,
+        decide: &Decide,
+    ) -> Result<Request, Trouble> {
+        let line = session.line();
+        let ask = line.as_ref().and_then(|line| {
+            let asks = line.asks();
+            asks.iter().find(|(_, known)| **known == request.id).map(|(ask, _)| *ask)
+        });
+        let note = decide.note.as_deref().map(plain);
+        let rule = |action| NetworkRule {
+            action,
+            host: host_of(&request.wanted),
+            reason: note.clone().filter(|_| action == RuleAction::Deny),
+            ..NetworkRule::default()
+        };
+        let answer = match decide.decision {
+            Decision::AllowOnce | Decision::AllowSession | Decision::AllowAlways => Answer::Allow,
+            Decision::RejectOnce | Decision::RejectAlways => {
+                Answer::Deny { reason: note.clone().unwrap_or_default() }
+            }
+        };
+        match decide.decision {
+            Decision::AllowOnce | Decision::RejectOnce => {}
+            Decision::AllowSession => {
+                let change = NetworkChange {
+                    add: vec![rule(RuleAction::Allow)],
+                    ..NetworkChange::default()
+                };
+                self.change_network(session, change).await?;
+            }
+            Decision::AllowAlways => self.add_standing(rule(RuleAction::Allow)).await?,
+            Decision::RejectAlways => self.add_standing(rule(RuleAction::Deny)).await?,
+        }
+        request.decision = Some(decide.decision);
+        request.note = note;
+        let state = match answer {
+            Answer::Allow => RequestState::Allowed,
+            Answer::Deny { .. } => RequestState::Rejected,
+        };
+        let request = self.close_request(request, state)?;
+        if let (Some(line), Some(ask)) = (line, ask) {
+            line.asks().remove(&ask);
+            line.tell(&ToEgress::Answer { ask, answer }).await?;
+        }
+        Ok(request)
+    }
+}
+
+/// The host of a rule about what was asked for.
+fn host_of(wanted: &str) -> String {
+    match wanted.strip_prefix(HOST_NAME) {
+        Some(port) => format!("host{port}"),
+        None => wanted.to_owned(),
+    }
+}
+
+/// What is wanted of the host first, and by whom.
+fn reason(target: &Target) -> String {
+    let what = match (&target.method, &target.path) {
+        (Some(method), Some(path)) => format!("{method} {path}"),
+        (Some(method), None) => method.clone(),
+        _ => "a connection".to_owned(),
+    };
+    match &target.process {
+        Some(process) => format!("{what} by {} ({})", process.name, process.pid),
+        None => what,
+    }
+}
+
+/// A hostile text, plain and not too long.
+fn short(text: &str) -> String {
+    let mut short = plain(text);
+    while short.len() > MAX_TEXT {
+        short.pop();
+    }
+    short
+}

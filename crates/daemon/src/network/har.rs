@@ -1,0 +1,72 @@
+//! What a session reached, as a file that other tools read: HAR 1.2, of what is recorded. There are
+//! no bodies, no queries and no values of headers in it.
+
+use crate::trouble::{Trouble, chain};
+use cowork_audit::Filter;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// Most requests in a file, the newest.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The file about a session that was made at `created`.
+pub(crate) fn har(audit: &Path, session: &str, created: &str) -> Result<Value, Trouble> {
+    let filter = Filter {
+        session: Some(session.to_owned()),
+        kind: Some("network.ended".into()),
+        since: Some(created.to_owned()),
+        ..Filter::default()
+    };
+    let found = cowork_audit::read(audit, &filter)
+        .map_err(|error| Trouble::host("the audit could not be read", chain(&error)))?;
+    let mut entries = VecDeque::new();
+    for record in &found {
+        if let Some(entry) = entry(&record.time, &record.data) {
+            if entries.len() >= MAX_ENTRIES {
+                entries.pop_front();
+            }
+            entries.push_back(entry);
+        }
+    }
+    let creator = json!({ "name": "cowork", "version": env!("CARGO_PKG_VERSION") });
+    Ok(json!({ "log": { "version": "1.2", "creator": creator, "entries": entries } }))
+}
+
+/// A request or connection that has ended.
+fn entry(recorded: &str, data: &Value) -> Option<Value> {
+    let target = data.get("target")?;
+    let text =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let number = |name: &str| data.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let host = text(target, "host")?;
+    let port = target.get("port").and_then(Value::as_u64).unwrap_or(0);
+    let method = text(target, "method").unwrap_or_else(|| "CONNECT".into());
+    let path = text(target, "path").unwrap_or_default();
+    let scheme = if port == 80 { "http" } else { "https" };
+    let ms = number("ms");
+    let ended = text(data, "at").unwrap_or_else(|| recorded.to_owned());
+    let since = humantime::parse_rfc3339(&ended).ok()? - std::time::Duration::from_millis(ms);
+    let size = |bytes: u64| i64::try_from(bytes).unwrap_or(-1);
+    let none = json!([]);
+    Some(json!({
+        "startedDateTime": crate::book::at(since),
+        "time": ms,
+        "request": {
+            "method": method, "url": format!("{scheme}://{host}:{port}{path}"),
+            "httpVersion": "", "cookies": none, "headers": none, "queryString": none,
+            "headersSize": -1, "bodySize": size(number("up")),
+        },
+        "response": {
+            "status": number("status"), "statusText": "", "httpVersion": "", "cookies": none,
+            "headers": none, "redirectURL": "", "headersSize": -1,
+            "bodySize": size(number("down")),
+            "content": { "size": size(number("down")), "mimeType": "" },
+        },
+        "cache": {},
+        "timings": { "send": 0, "wait": ms, "receive": 0 },
+        "serverIPAddress": text(data, "address").unwrap_or_default(),
+        "connection": number("flow").to_string(),
+        "comment": text(data, "how").unwrap_or_default(),
+    }))
+}

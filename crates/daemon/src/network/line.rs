@@ -1,0 +1,298 @@
+//! The daemon's conversation with the egress process of one session.
+//!
+//! The process reads what a hostile session sends; it is believed what it says about flows, and
+//! nothing else follows from it. Its line is kept by the keeper too: it ends when both have let go,
+//! or when the daemon shuts the line down.
+
+use crate::engine::Packets;
+use crate::trouble::Trouble;
+use cowork_api::egress::{Flow, FromEgress, Socket, ToEgress};
+use cowork_sandbox::channel::{Channel, MAX_HANDLES, Peer};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Longest wait for the process to be at work.
+const READY: Duration = Duration::from_secs(5);
+/// Longest wait for an answer of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most sockets beside one message: one place is for a message that is long.
+pub(crate) const MAX_BESIDE: usize = MAX_HANDLES - 1;
+
+/// What a process says when it is at work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ready {
+    pub(crate) authority: Vec<u8>,
+    pub(crate) confinement: Vec<String>,
+}
+
+/// Answers that are waited for.
+#[derive(Default)]
+struct Waiting {
+    ready: Option<oneshot::Sender<Result<Ready, String>>>,
+    flows: HashMap<u32, oneshot::Sender<(Vec<Flow>, u32)>>,
+    ports: HashMap<u32, oneshot::Sender<Result<u16, String>>>,
+}
+
+/// An egress process.
+pub(crate) struct Line {
+    pub(crate) pid: i32,
+    packets: Packets,
+    waiting: Mutex<Waiting>,
+    numbers: AtomicU32,
+    /// Whether it was told to end, and whether it has.
+    closed: AtomicBool,
+    gone: AtomicBool,
+    /// Requests of the user's that stand for its asks.
+    asks: Mutex<BTreeMap<u64, u64>>,
+    /// Ports that it listens on.
+    ports: Mutex<BTreeSet<u16>>,
+    /// The process, where it is a child of this daemon.
+    child: Mutex<Option<Child>>,
+}
+
+/// A process that was started, and our end of its line.
+pub(crate) struct Started {
+    pub(crate) child: Child,
+    pub(crate) end: OwnedFd,
+}
+
+/// Starts a process from the program beside this one. What it has to say goes to `log`.
+pub(crate) fn launch(log: &Path) -> Result<Started, Trouble> {
+    let failed = |error: std::io::Error| {
+        Trouble::host("cannot start the session's egress process", error)
+            .with_hint("run `cowork doctor`")
+    };
+    let program = std::env::current_exe().map_err(failed)?.with_file_name("cowork-egress");
+    let (ours, theirs) = Channel::pair().map_err(|errno| failed(errno.into()))?;
+    let log = std::fs::File::options().create(true).append(true).open(log).map_err(failed)?;
+    let child = Command::new(program)
+        .env_clear()
+        .current_dir("/")
+        // A signal from a terminal is not for it.
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(log))
+        .spawn()
+        .map_err(failed)?;
+    Ok(Started { child, end: ours.into() })
+}
+
+impl Started {
+    /// Ends a process that is not needed after all.
+    pub(crate) fn give_up(self) {
+        let pid = i32::try_from(self.child.id()).unwrap_or(0);
+        if let Ok(line) = Line::new(self.end, pid, Some(self.child)) {
+            tokio::spawn(Arc::new(line).bury());
+        }
+    }
+}
+
+impl Line {
+    /// Speaks to a process at the other end of `socket`.
+    pub(crate) fn new(socket: OwnedFd, pid: i32, child: Option<Child>) -> Result<Self, Trouble> {
+        let packets = Packets::new(socket)
+            .map_err(|error| Trouble::host("cannot speak to the egress process", error))?;
+        Ok(Self {
+            pid,
+            packets,
+            waiting: Mutex::default(),
+            numbers: AtomicU32::new(1),
+            closed: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            asks: Mutex::default(),
+            ports: Mutex::default(),
+            child: Mutex::new(child),
+        })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which request stands for which ask.
+    pub(crate) fn asks(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends something that is not answered.
+    pub(crate) async fn tell(&self, message: &ToEgress) -> Result<(), Trouble> {
+        self.send(message, &[]).await
+    }
+
+    async fn send(&self, message: &ToEgress, beside: &[BorrowedFd<'_>]) -> Result<(), Trouble> {
+        let message = cowork_api::encode(message);
+        let sent = tokio::time::timeout(PATIENCE, self.packets.send(&message, beside)).await;
+        sent.map_err(|_late| silent())?.map_err(|error| silent().with_cause(error))
+    }
+
+    /// Hands over sockets of the session's network.
+    pub(crate) async fn hand_over(&self, sockets: &[(Socket, OwnedFd)]) -> Result<(), Trouble> {
+        for some in sockets.chunks(MAX_BESIDE) {
+            let beside: Vec<BorrowedFd<'_>> =
+                some.iter().map(|(_, handle)| handle.as_fd()).collect();
+            let sockets = some.iter().map(|(socket, _)| *socket).collect();
+            self.send(&ToEgress::Sockets { sockets }, &beside).await?;
+        }
+        self.listens_on(sockets.iter().map(|(socket, _)| *socket));
+        Ok(())
+    }
+
+    /// Notes which ports it listens on.
+    pub(crate) fn listens_on(&self, sockets: impl IntoIterator<Item = Socket>) {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.extend(sockets.into_iter().filter_map(|socket| match socket {
+            Socket::Port(port) => Some(port),
+            _ => None,
+        }));
+    }
+
+    /// Which of these sockets it does not have yet.
+    pub(crate) fn lacks(&self, mut sockets: Vec<Socket>) -> Vec<Socket> {
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.retain(|socket| !matches!(socket, Socket::Port(port) if ports.contains(port)));
+        sockets
+    }
+
+    /// Lets whoever begins wait for [`Self::ready`].
+    pub(crate) fn expect_ready(&self) -> oneshot::Receiver<Result<Ready, String>> {
+        let (sender, ready) = oneshot::channel();
+        self.waiting().ready = Some(sender);
+        ready
+    }
+
+    /// Waits until the process is at work.
+    pub(crate) async fn ready(
+        ready: oneshot::Receiver<Result<Ready, String>>,
+    ) -> Result<Ready, Trouble> {
+        match tokio::time::timeout(READY, ready).await {
+            Ok(Ok(Ok(ready))) => Ok(ready),
+            Ok(Ok(Err(sentence))) => Err(Trouble::refused("network-unenforceable", sentence)),
+            Ok(Err(_)) => {
+                Err(Trouble::host("the session's egress process ended at once", "see its log"))
+            }
+            Err(_) => Err(silent()),
+        }
+    }
+
+    /// What flows now, and how much that is.
+    pub(crate) async fn flows(&self) -> Result<(Vec<Flow>, u32), Trouble> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.waiting().flows.insert(number, sender);
+        self.tell(&ToEgress::Flows { number }).await?;
+        wait(answer).await
+    }
+
+    /// Makes a port of the session reachable; the port at the host's loopback.
+    pub(crate) async fn publish(&self, inside: u16, outside: u16) -> Result<u16, Trouble> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.waiting().ports.insert(number, sender);
+        self.tell(&ToEgress::Publish { number, inside, outside }).await?;
+        wait(answer).await?.map_err(|sentence| Trouble::conflict("port-taken", sentence))
+    }
+
+    /// The next thing it says of its own accord; `None` when it is gone.
+    pub(crate) async fn hear(&self) -> Option<FromEgress> {
+        loop {
+            let packet = match self.packets.receive(Peer::Trusted).await {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return None,
+                Err(error) => match cowork_sys::Errno::from_io_error(&error) {
+                    // Not a message; the next one may be.
+                    Some(cowork_sys::Errno::BADMSG | cowork_sys::Errno::MSGSIZE) => continue,
+                    _ => return None,
+                },
+            };
+            let Ok(message) = cowork_api::decode::<FromEgress>(&packet.bytes) else { continue };
+            if let Some(message) = self.take(message) {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Gives an answer to whoever waits for it.
+    fn take(&self, message: FromEgress) -> Option<FromEgress> {
+        let mut waiting = self.waiting();
+        match message {
+            FromEgress::Ready { authority, confinement } => {
+                if let Some(ready) = waiting.ready.take() {
+                    cowork_sys::ignore(ready.send(Ok(Ready { authority, confinement })));
+                }
+            }
+            FromEgress::Failed { sentence } => {
+                if let Some(ready) = waiting.ready.take() {
+                    cowork_sys::ignore(ready.send(Err(sentence)));
+                }
+            }
+            FromEgress::Flows { number, flows, total } => {
+                if let Some(asked) = waiting.flows.remove(&number) {
+                    cowork_sys::ignore(asked.send((flows, total)));
+                }
+            }
+            FromEgress::Published { number, outside } => {
+                if let Some(asked) = waiting.ports.remove(&number) {
+                    cowork_sys::ignore(asked.send(outside));
+                }
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Ends the process: the line is shut down for everybody who holds it.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.packets.shut_down();
+    }
+
+    /// Whether it was told to end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the process is gone, and lets nobody wait for it any more.
+    pub(crate) async fn bury(self: Arc<Self>) {
+        /// How long it may take to leave.
+        const LEAVING: Duration = Duration::from_secs(5);
+        const PAUSE: Duration = Duration::from_millis(5);
+        self.gone.store(true, Ordering::Relaxed);
+        *self.waiting() = Waiting::default();
+        self.packets.shut_down();
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut child) = child else { return };
+        let deadline = tokio::time::Instant::now() + LEAVING;
+        while matches!(child.try_wait(), Ok(None)) {
+            if tokio::time::Instant::now() >= deadline {
+                cowork_sys::ignore(child.kill());
+                cowork_sys::ignore(child.wait());
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn wait<T>(answer: oneshot::Receiver<T>) -> Result<T, Trouble> {
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    answer.map_err(|_late| silent())?.map_err(|_gone| silent())
+}
+
+/// Nothing passes while it is so.
+fn silent() -> Trouble {
+    Trouble::conflict("no-egress", "the session's egress process does not answer")
+        .with_hint("it is started again by itself; try later")
+}

@@ -1,0 +1,143 @@
+//! What egress processes record, in the audit: every decision, every end, each once.
+//!
+//! The catalogue remembers the last number of each process together with the event; of a daemon
+//! that was killed between the audit and the catalogue, the audit itself tells.
+
+use super::tally::Tally;
+use crate::daemon::Daemon;
+use crate::session::Session;
+use cowork_api::egress::{Record, Target, Via, What};
+use cowork_audit::Filter;
+use cowork_client::types::NetworkTarget;
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+
+/// Most records that are read to tell what a session has reached before this daemon came.
+const MAX_RECALLED: usize = 100_000;
+
+/// Where the catalogue keeps the number of the last record of a session's process.
+pub(crate) fn place(session: &str) -> String {
+    format!("egress/{session}")
+}
+
+impl Daemon {
+    /// The number of the last record that was taken from the process that was started `since`.
+    pub(crate) fn last_taken(&self, session: &str, since: &str) -> u64 {
+        let kept = self.book.catalogue.get(&place(session)).ok().flatten();
+        let kept = kept.as_deref().and_then(|kept| kept.rsplit_once(' '));
+        let known = kept.filter(|(of, _)| *of == since).and_then(|(_, number)| number.parse().ok());
+        let ahead = self.book.ahead.iter().filter(|record| {
+            record.session.as_deref() == Some(session)
+                && record.data.get("egress").and_then(Value::as_str) == Some(since)
+        });
+        let ahead = ahead.filter_map(|record| record.data.get("number").and_then(Value::as_u64));
+        ahead.chain(known).max().unwrap_or(0)
+    }
+
+    /// Writes a record down. One that cannot be written is written when it can.
+    pub(crate) async fn take_record(&self, session: &Session, since: &str, record: &Record) {
+        let (kind, mut data) = describe(record);
+        session.with_tally(|tally| {
+            if !tally.is_behind() {
+                tally.take(kind, &moment(record.at), &data);
+            }
+        });
+        if let Some(data) = data.as_object_mut() {
+            data.insert("egress".into(), since.into());
+            data.insert("number".into(), record.number.into());
+            data.insert("at".into(), moment(record.at).into());
+            data.insert("flow".into(), record.flow.into());
+            data.insert("request".into(), record.request.into());
+        }
+        let (name, value) = (place(&session.id), format!("{since} {}", record.number));
+        let write = || {
+            let keep =
+                |catalogue: &cowork_session::catalogue::Together<'_>| catalogue.set(&name, &value);
+            self.book.record_with(kind, Some(&session.id), &data, keep)
+        };
+        while write().is_err() {
+            if self.find(&session.id).is_none() || self.is_leaving() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Counts what a session has reached before this daemon came, if nobody has looked yet.
+    pub(crate) fn recall_traffic(&self, session: &Session) {
+        if !session.with_tally(|tally| tally.is_behind()) {
+            return;
+        }
+        let filter = Filter {
+            session: Some(session.id.clone()),
+            kind: Some("network".into()),
+            since: Some(session.doc().created),
+            limit: MAX_RECALLED,
+            ..Filter::default()
+        };
+        let Ok(found) = cowork_audit::read(self.book.audit_folder(), &filter) else { return };
+        let mut tally = Tally::default();
+        for record in found {
+            let at = record.data.get("at").and_then(Value::as_str).unwrap_or(&record.time);
+            tally.take(&record.kind, at, &record.data);
+        }
+        session.with_tally(|known| *known = tally);
+    }
+}
+
+fn moment(millis: u64) -> String {
+    crate::book::at(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
+}
+
+/// A target, as the API shows it.
+pub(crate) fn target(target: &Target) -> NetworkTarget {
+    NetworkTarget {
+        host: target.host.clone(),
+        port: target.port,
+        method: target.method.clone(),
+        path: target.path.clone(),
+        process: target
+            .process
+            .as_ref()
+            .map(|process| format!("{} ({})", process.name, process.pid)),
+        via: match target.via {
+            Via::Capture => "capture",
+            Via::Connect => "connect",
+            Via::Forward => "forward",
+            Via::Socks => "socks",
+            Via::Dns => "dns",
+            Via::Published => "published",
+        }
+        .into(),
+    }
+}
+
+/// What a record says, by its kind in the audit.
+fn describe(record: &Record) -> (&'static str, Value) {
+    match &record.what {
+        What::Decided { target: about, decision, credentials } => {
+            let credentials: Vec<Value> = credentials
+                .iter()
+                .map(|(secret, place)| json!({ "secret": secret, "where": place }))
+                .collect();
+            let data = json!({
+                "target": target(about), "allowed": decision.allowed, "code": decision.code,
+                "rule": decision.rule, "generation": decision.generation,
+                "held_ms": decision.held, "credentials": credentials,
+            });
+            ("network.decided", data)
+        }
+        What::Ended { target: about, address, status, up, down, ms, how } => {
+            let data = json!({
+                "target": target(about), "address": address.map(|address| address.to_string()),
+                "status": status, "up": up, "down": down, "ms": ms, "how": how,
+            });
+            ("network.ended", data)
+        }
+        What::Noticed { target: about, code, sentence } => {
+            let data = json!({ "target": target(about), "code": code, "sentence": sentence });
+            ("network.noticed", data)
+        }
+        What::Lost { records } => ("network.unrecorded", json!({ "records": records })),
+    }
+}

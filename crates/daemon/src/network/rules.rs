@@ -1,0 +1,210 @@
+//! From what the user asked for to the rules an egress process goes by.
+
+use super::parse::{parse, preset_rules};
+use super::secrets;
+use crate::daemon::Daemon;
+use crate::session::{Doc, Session};
+use crate::trouble::Trouble;
+use cowork_api::egress::{Action, Carrier, Otherwise, Rule, Rules, Socket, Tls};
+use cowork_client::types::{self, NetworkExplanation, NetworkRule, WantedNetwork};
+use cowork_policy::egress::{Matcher, Outcome, Place, Treatment, rule};
+
+/// Most ports that are listened on where not every port arrives.
+const MAX_PORTS: usize = 1024;
+
+/// Where a secret is put, as the user writes it.
+pub(crate) fn carrier(text: &str) -> Result<Carrier, Trouble> {
+    rule::carrier(text).map_err(|error| Trouble::refused("bad-secret", error.to_string()))
+}
+
+/// Refuses hosts that no rule can be about.
+pub(crate) fn check_host(host: &str) -> Result<(), Trouble> {
+    let rule = NetworkRule { host: host.to_owned(), ..NetworkRule::default() };
+    parse(&rule, None).map(drop)
+}
+
+/// Whether something may be looked into: what the user is asked about is, to hold the request and not
+/// the greeting.
+pub(crate) fn inspects(rules: &Rules) -> bool {
+    let asks = |rule: &Rule| rule.action == Action::Ask;
+    if rules.otherwise == Otherwise::Ask || rules.rules.iter().any(asks) {
+        return true;
+    }
+    rules.rules.iter().any(|rule| match rule.tls {
+        Tls::Inspect => true,
+        Tls::Tunnel => false,
+        Tls::AsNeeded => {
+            !rule.http.is_empty() || rule.credential.is_some() || rule.limits.requests.is_some()
+        }
+    })
+}
+
+impl Daemon {
+    /// Refuses a network that cannot be: rules that cannot be understood, presets and secrets that
+    /// are not there.
+    pub(crate) fn check_network(&self, wanted: &WantedNetwork) -> Result<(), Trouble> {
+        for name in secrets::named_by(wanted) {
+            self.secret(&name)?;
+        }
+        self.compile(wanted, 0).map(drop)
+    }
+
+    /// The rules of a session: its own, those of its presets and secrets, and those that stand for
+    /// every session. What needs a secret that is gone is refused.
+    pub(crate) fn rules_of(&self, doc: &Doc) -> Result<Rules, Trouble> {
+        match &doc.spec.network {
+            Some(wanted) => self.compile(wanted, doc.network.generation),
+            None => Ok(Rules::default()),
+        }
+    }
+
+    /// The rules of a session that may reach what is wanted.
+    pub(crate) fn compile(
+        &self,
+        wanted: &WantedNetwork,
+        generation: u64,
+    ) -> Result<Rules, Trouble> {
+        let mut rules = Vec::new();
+        for rule in &wanted.rules {
+            rules.push(self.with_secret(rule)?);
+        }
+        for (name, rule) in self.rules_of_secrets(&wanted.secrets)? {
+            rules.push(Rule { name, ..self.with_secret(&rule)? });
+        }
+        for rule in self.standing()? {
+            rules.push(self.with_secret(&rule)?);
+        }
+        for preset in &wanted.presets {
+            rules.extend(preset_rules(preset)?);
+        }
+        let otherwise = match wanted.otherwise {
+            types::Otherwise::Deny => Otherwise::Deny,
+            types::Otherwise::Ask => Otherwise::Ask,
+        };
+        Ok(Rules { generation, otherwise, rules })
+    }
+
+    /// Rules that let a session reach the hosts of its secrets, with their names.
+    pub(crate) fn secret_rules(&self, doc: &Doc) -> Result<Vec<(String, NetworkRule)>, Trouble> {
+        let wanted = doc.spec.network.as_ref();
+        self.rules_of_secrets(wanted.map(|wanted| wanted.secrets.as_slice()).unwrap_or_default())
+    }
+
+    fn rules_of_secrets(&self, names: &[String]) -> Result<Vec<(String, NetworkRule)>, Trouble> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = self.secrets.all()?;
+        let mut rules = Vec::new();
+        for name in names {
+            for host in all.get(name).map(|kept| kept.hosts.as_slice()).unwrap_or_default() {
+                let rule = NetworkRule {
+                    host: host.clone(),
+                    secret: Some(name.clone()),
+                    ..NetworkRule::default()
+                };
+                rules.push((format!("secret {name}"), rule));
+            }
+        }
+        Ok(rules)
+    }
+
+    fn with_secret(&self, rule: &NetworkRule) -> Result<Rule, Trouble> {
+        let Some(secret) = &rule.secret else { return parse(rule, None) };
+        if let Some(kept) = self.secrets.all()?.get(secret) {
+            return parse(rule, Some(kept.credential(secret)?));
+        }
+        let reason = format!("the secret `{secret}` is gone");
+        Ok(Rule { action: Action::Deny { reason }, ..parse(rule, None)? })
+    }
+
+    /// Sockets for every port that rules are about.
+    pub(crate) fn port_sockets(matcher: &Matcher) -> Result<Vec<Socket>, Trouble> {
+        for rule in &matcher.rules().rules {
+            rule::fits_listeners(rule)
+                .map_err(|error| Trouble::refused("network-unenforceable", error.to_string()))?;
+        }
+        let ports = matcher.ports();
+        if ports.len() > MAX_PORTS {
+            let sentence = format!(
+                "the rules are about {} ports, and this host's kernel needs a socket for each",
+                ports.len()
+            );
+            return Err(Trouble::refused("network-unenforceable", sentence)
+                .with_hint(format!("name at most {MAX_PORTS} ports")));
+        }
+        Ok(ports.into_iter().map(Socket::Port).collect())
+    }
+
+    /// Whether something would pass, and by which rule.
+    pub(crate) fn explain_network(
+        &self,
+        session: &Session,
+        url: &str,
+        method: Option<&str>,
+    ) -> Result<NetworkExplanation, Trouble> {
+        let (place, port, path) = destination(url)?;
+        let doc = session.doc();
+        let matcher = Matcher::new(self.rules_of(&doc)?);
+        let request = path.as_deref().map(|path| (method.unwrap_or("GET"), path));
+        let found = matcher.explain(&place, port, request);
+        let hint = if found.hint.is_empty() { String::new() } else { format!(" ({})", found.hint) };
+        Ok(NetworkExplanation {
+            outcome: match found.outcome {
+                Outcome::Allow => "allow",
+                Outcome::Ask => "ask",
+                _ => "deny",
+            }
+            .into(),
+            code: found.code.into(),
+            rule: found.rule,
+            tls: found.treatment.map(|treatment| {
+                match treatment {
+                    Treatment::Inspect => "inspect",
+                    Treatment::Tunnel => "tunnel",
+                }
+                .into()
+            }),
+            sentence: format!("{}{hint}", found.sentence),
+        })
+    }
+}
+
+/// Where a URL, or a host with a port, leads: the place, the port, and the path of a URL.
+fn destination(url: &str) -> Result<(Place, u16, Option<String>), Trouble> {
+    let bad = || {
+        let sentence = format!("`{}` is neither a URL nor a host with a port", url.escape_debug());
+        Trouble::refused("bad-url", sentence).with_hint("e.g. `https://example.com/path`")
+    };
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
+        None => (None, url),
+    };
+    let usual = match scheme.as_deref() {
+        Some("http" | "ws") => Some(80),
+        Some("https" | "wss") => Some(443),
+        Some("ssh") => Some(22),
+        Some(_) => None,
+        None => Some(443),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).ok_or_else(bad)?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !port.is_empty() => {
+            (host, Some(port.parse::<u16>().map_err(|_large| bad())?))
+        }
+        _ => (authority, None),
+    };
+    let port = port.or(usual).filter(|port| *port > 0).ok_or_else(bad)?;
+    let place = match host {
+        "host" => Place::HostLoopback,
+        host => host
+            .parse()
+            .map_err(|error: cowork_policy::egress::HostNameError| bad().with_cause(error))?,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let web = matches!(scheme.as_deref(), Some("http" | "https" | "ws" | "wss"));
+    let path = if path.is_empty() { "/" } else { path };
+    Ok((place, port, web.then(|| path.to_owned())))
+}
