@@ -16,6 +16,9 @@ _cowork() {
             ",$1")
                 cmd="cowork"
                 ;;
+            cowork,allow)
+                cmd="cowork__subcmd__allow"
+                ;;
             cowork,attach)
                 cmd="cowork__subcmd__attach"
                 ;;
@@ -39,6 +42,9 @@ _cowork() {
                 ;;
             cowork,delete)
                 cmd="cowork__subcmd__delete"
+                ;;
+            cowork,deny)
+                cmd="cowork__subcmd__deny"
                 ;;
             cowork,doctor)
                 cmd="cowork__subcmd__doctor"
@@ -70,6 +76,9 @@ _cowork() {
             cowork,man)
                 cmd="cowork__subcmd__man"
                 ;;
+            cowork,net)
+                cmd="cowork__subcmd__net"
+                ;;
             cowork,new)
                 cmd="cowork__subcmd__new"
                 ;;
@@ -78,6 +87,9 @@ _cowork() {
                 ;;
             cowork,pause)
                 cmd="cowork__subcmd__pause"
+                ;;
+            cowork,publish)
+                cmd="cowork__subcmd__publish"
                 ;;
             cowork,requests)
                 cmd="cowork__subcmd__requests"
@@ -94,6 +106,9 @@ _cowork() {
             cowork,run)
                 cmd="cowork__subcmd__run"
                 ;;
+            cowork,secret)
+                cmd="cowork__subcmd__secret"
+                ;;
             cowork,set)
                 cmd="cowork__subcmd__set"
                 ;;
@@ -109,6 +124,9 @@ _cowork() {
             cowork,stop)
                 cmd="cowork__subcmd__stop"
                 ;;
+            cowork,unpublish)
+                cmd="cowork__subcmd__unpublish"
+                ;;
             cowork,usage)
                 cmd="cowork__subcmd__usage"
                 ;;
@@ -118,6 +136,30 @@ _cowork() {
             cowork__subcmd__audit,verify)
                 cmd="cowork__subcmd__audit__subcmd__verify"
                 ;;
+            cowork__subcmd__net,explain)
+                cmd="cowork__subcmd__net__subcmd__explain"
+                ;;
+            cowork__subcmd__net,har)
+                cmd="cowork__subcmd__net__subcmd__har"
+                ;;
+            cowork__subcmd__net,presets)
+                cmd="cowork__subcmd__net__subcmd__presets"
+                ;;
+            cowork__subcmd__net,rules)
+                cmd="cowork__subcmd__net__subcmd__rules"
+                ;;
+            cowork__subcmd__net,standing)
+                cmd="cowork__subcmd__net__subcmd__standing"
+                ;;
+            cowork__subcmd__secret,ls)
+                cmd="cowork__subcmd__secret__subcmd__ls"
+                ;;
+            cowork__subcmd__secret,rm)
+                cmd="cowork__subcmd__secret__subcmd__rm"
+                ;;
+            cowork__subcmd__secret,set)
+                cmd="cowork__subcmd__secret__subcmd__set"
+                ;;
             *)
                 ;;
         esac
@@ -125,12 +167,62 @@ _cowork() {
 
     case "${cmd}" in
         cowork)
-            opts="-h -V --help --version run new ls status exec shell logs attach grant revoke requests decide cp path pause resume cancel stop start rm set usage audit events init delete explain doctor daemon help completions man"
+            opts="-h -V --help --version run new ls status exec shell logs attach grant revoke allow deny net secret publish unpublish requests decide cp path pause resume cancel stop start rm set usage audit events init delete explain doctor daemon help completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__allow)
+            opts="-h --preset --remove --method --path --tls --resolves-to --secret --upload --requests --connections --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --method)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls)
+                    COMPREPLY=($(compgen -W "inspect tunnel" -- "${cur}"))
+                    return 0
+                    ;;
+                --resolves-to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upload)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --requests)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -326,6 +418,24 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__deny)
+            opts="-h --reason --remove --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__doctor)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -389,7 +499,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__explain)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -408,6 +518,34 @@ _cowork() {
                     return 0
                     ;;
                 --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deny)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ask)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -475,7 +613,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__init)
-            opts="-h --workspace --cpus --memory --disk --json --help"
+            opts="-h --workspace --cpus --memory --disk --allow --deny --ask --net --preset --secret --policy --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -494,6 +632,34 @@ _cowork() {
                     return 0
                     ;;
                 --disk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deny)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ask)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -562,8 +728,108 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__net)
+            opts="-w -h --watch --json --help rules standing explain har presets"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__net__subcmd__explain)
+            opts="-h --method --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --method)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__net__subcmd__har)
+            opts="-o -h --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__net__subcmd__presets)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__net__subcmd__rules)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__net__subcmd__standing)
+            opts="-h --remove --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --remove)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__new)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -582,6 +848,34 @@ _cowork() {
                     return 0
                     ;;
                 --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deny)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ask)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -660,6 +954,20 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__publish)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__requests)
             opts="-a -h --all --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -717,7 +1025,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__run)
-            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
+            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -736,6 +1044,34 @@ _cowork() {
                     return 0
                     ;;
                 --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deny)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ask)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -782,8 +1118,80 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__secret)
+            opts="-h --help set ls rm"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__secret__subcmd__ls)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__secret__subcmd__rm)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__secret__subcmd__set)
+            opts="-h --host --mode --as --env --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "swap inject pin" -- "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__set)
-            opts="-h --memory --cpus --processes --open-files --scratch --timeout --disk --label --unlabel --json --help"
+            opts="-h --memory --cpus --processes --open-files --scratch --timeout --disk --label --unlabel --net --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -823,6 +1231,10 @@ _cowork() {
                     ;;
                 --unlabel)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -W "deny ask" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -883,6 +1295,20 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__stop)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__unpublish)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

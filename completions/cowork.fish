@@ -36,6 +36,12 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "logs" -d 'Show what a
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "attach" -d 'Connect to a command that runs'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "grant" -d 'Grant a folder to a session while it runs, or change what it may do with one'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "revoke" -d 'Take a granted folder away from a session while it runs'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "allow" -d 'Allow a session to reach hosts, at once'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "deny" -d 'Forbid a session to reach hosts, at once'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "net" -d 'Show what a session reaches and what it was refused; its rules; whether something would pass'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "secret" -d 'Keep secrets that sessions use without knowing them'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "publish" -d 'Let this host reach a port of a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "unpublish" -d 'Take a published port back'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "requests" -d 'List what sessions ask you for'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "decide" -d 'Answer a request of a session'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "cp" -d 'Copy files into a session or out of it'
@@ -46,7 +52,7 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "cancel" -d 'End every
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "stop" -d 'Stop a session: its processes end, its home is kept'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "start" -d 'Start a session that is stopped'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "rm" -d 'Remove a session with everything it kept'
-complete -c cowork -n "__fish_cowork_needs_command" -f -a "set" -d 'Change a session\'s limits and labels while it runs'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "set" -d 'Change a session\'s limits, labels and network while it runs'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "usage" -d 'Show what sessions use: processor, memory, storage, processes'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "audit" -d 'Show the record of every decision and act, verify or export it'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "events" -d 'Show what happens, as it happens'
@@ -62,6 +68,15 @@ complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l ask -d 'A host that it may reach if you say so when it tries' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
+deny\t'They are refused'
+ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l policy -d 'A file of rules in TOML; options add to it' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l processes -d 'Most processes and threads of the whole session' -r
@@ -83,6 +98,15 @@ complete -c cowork -n "__fish_cowork_using_subcommand new" -l grant -d 'A folder
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l ask -d 'A host that it may reach if you say so when it tries' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
+deny\t'They are refused'
+ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l policy -d 'A file of rules in TOML; options add to it' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l processes -d 'Most processes and threads of the whole session' -r
@@ -142,6 +166,63 @@ complete -c cowork -n "__fish_cowork_using_subcommand grant" -l json -d 'Write J
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand revoke" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand revoke" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l preset -d 'Hosts that belong together, e.g. `github`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l method -d 'Only requests with this method, e.g. GET' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l path -d 'Only requests for this path; `*` is anything within one part of it, `**` anything' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l tls -d 'Whether what is inside TLS is looked into; where the rule needs it without this' -r -f -a "inspect\t'Always: by an authority that only this session trusts'
+tunnel\t'Never: it passes as it is'"
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l resolves-to -d 'Private addresses that the names may lead to, e.g. 10.20.0.0/16' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l secret -d 'A secret that the requests get on their way; without a RULE, those to all hosts of the secret' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l upload -d 'Most bytes sent in a time, e.g. 200M/1h' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l requests -d 'Most requests in a time, e.g. 120/1m' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l connections -d 'Most connections at a time' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l remove -d 'Take these allowances away'
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand deny" -l reason -d 'Told to whoever is refused' -r
+complete -c cowork -n "__fish_cowork_using_subcommand deny" -l remove -d 'Take these denials away'
+complete -c cowork -n "__fish_cowork_using_subcommand deny" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand deny" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -s w -l watch -d 'Look again every second, until interrupted'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -a "rules" -d 'Show the rules in force'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -a "standing" -d 'Show the rules that every session has, or take one away'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -a "explain" -d 'Say whether something would pass, and by which rule'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -a "har" -d 'Write what went over the network as an HTTP archive (HAR)'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and not __fish_seen_subcommand_from rules standing explain har presets" -a "presets" -d 'List the presets, with the hosts of each'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from rules" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from rules" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from standing" -l remove -d 'Take this rule away, named as it is shown' -r
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from standing" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from standing" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from explain" -l method -d 'The method of the request, e.g. POST' -r
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from explain" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from har" -s o -l output -d 'The file to write; standard output without it' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from har" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from presets" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from presets" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -f -a "set" -d 'Keep a secret; its value comes from standard input'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -f -a "ls" -d 'List secrets, without their values'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -f -a "rm" -d 'Forget a secret'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l host -d 'A host that may get it, as in `cowork run --allow`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l mode -d 'How it is used' -r -f -a "swap\t'The placeholder that the session knows is replaced where it appears'
+inject\t'Every request to the hosts gets it'
+pin\t'Every request to the hosts gets it, and one that brings another credential is refused'"
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l as -d 'Where it is put: `bearer`, `basic:USER`, `header:NAME`, `query:NAME` or `aws`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l env -d 'A variable of the session\'s commands that holds the placeholder, e.g. `GITHUB_TOKEN`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from ls" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from ls" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from rm" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand publish" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand publish" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand unpublish" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand unpublish" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand requests" -s a -l all -d 'Also those that were answered'
 complete -c cowork -n "__fish_cowork_using_subcommand requests" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand requests" -s h -l help -d 'Print help'
@@ -184,6 +265,8 @@ complete -c cowork -n "__fish_cowork_using_subcommand set" -l timeout -d 'End th
 complete -c cowork -n "__fish_cowork_using_subcommand set" -l disk -d 'Most space on disk of home and outputs together, e.g. 10G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand set" -l label -d 'Set a label' -r
 complete -c cowork -n "__fish_cowork_using_subcommand set" -l unlabel -d 'Take a label away' -r
+complete -c cowork -n "__fish_cowork_using_subcommand set" -l net -d 'What becomes of hosts that no rule is about, from now on' -r -f -a "deny\t''
+ask\t''"
 complete -c cowork -n "__fish_cowork_using_subcommand set" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand set" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand usage" -l history -d 'What was measured over time'
@@ -213,8 +296,17 @@ complete -c cowork -n "__fish_cowork_using_subcommand init" -l workspace -d 'The
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l cpus -d 'Most processors; 4 without it, or as many as the host has' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l memory -d 'Most memory; 4G without it, or as much as the host has' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l disk -d 'Most space on disk of home and outputs together; 10G without it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l ask -d 'A host that it may reach if you say so when it tries' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
+deny\t'They are refused'
+ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l policy -d 'A file of rules in TOML; options add to it' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l json -d 'Write JSON, as the daemon\'s API has it'
-complete -c cowork -n "__fish_cowork_using_subcommand init" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand init" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -l keep-outputs -d 'Keep what the session left in mnt/outputs'
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -s h -l help -d 'Print help'
@@ -222,6 +314,15 @@ complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A fo
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l ask -d 'A host that it may reach if you say so when it tries' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
+deny\t'They are refused'
+ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l policy -d 'A file of rules in TOML; options add to it' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l processes -d 'Most processes and threads of the whole session' -r

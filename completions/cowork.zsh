@@ -34,6 +34,15 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
+'*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
+'*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
+'--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
+deny\:"They are refused"
+ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
+'*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
+'--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
 '--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
 '--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
 '--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
@@ -62,6 +71,15 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
+'*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
+'*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
+'--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
+deny\:"They are refused"
+ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
+'*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
+'--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
 '--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
 '--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
 '--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
@@ -173,6 +191,167 @@ _arguments "${_arguments_options[@]}" : \
 '--help[Print help]' \
 ':session -- The session:_default' \
 ':name -- The name of the granted folder in the session:_default' \
+&& ret=0
+;;
+(allow)
+_arguments "${_arguments_options[@]}" : \
+'*--preset=[Hosts that belong together, e.g. \`github\`]:NAME:_default' \
+'(--remove)*--method=[Only requests with this method, e.g. GET]:METHOD:_default' \
+'(--remove)*--path=[Only requests for this path; \`*\` is anything within one part of it, \`**\` anything]:PATH:_default' \
+'(--remove)--tls=[Whether what is inside TLS is looked into; where the rule needs it without this]:WORD:((inspect\:"Always\: by an authority that only this session trusts"
+tunnel\:"Never\: it passes as it is"))' \
+'(--remove)*--resolves-to=[Private addresses that the names may lead to, e.g. 10.20.0.0/16]:NETWORK:_default' \
+'(--remove)--secret=[A secret that the requests get on their way; without a RULE, those to all hosts of the secret]:NAME:_default' \
+'(--remove)--upload=[Most bytes sent in a time, e.g. 200M/1h]:BYTES/TIME:_default' \
+'(--remove)--requests=[Most requests in a time, e.g. 120/1m]:NUMBER/TIME:_default' \
+'(--remove)--connections=[Most connections at a time]:NUMBER:_default' \
+'--remove[Take these allowances away]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':session -- The session:_default' \
+'*::rules -- The hosts, as in `cowork run --allow`:_default' \
+&& ret=0
+;;
+(deny)
+_arguments "${_arguments_options[@]}" : \
+'(--remove)--reason=[Told to whoever is refused]:TEXT:_default' \
+'--remove[Take these denials away]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'*::rules -- The hosts, as in `cowork run --allow`:_default' \
+&& ret=0
+;;
+(net)
+_arguments "${_arguments_options[@]}" : \
+'-w[Look again every second, until interrupted]' \
+'--watch[Look again every second, until interrupted]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+":: :_cowork__subcmd__net_commands" \
+"*::: :->net" \
+&& ret=0
+
+    case $state in
+    (net)
+        words=($line[2] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:cowork-net-command-$line[2]:"
+        case $line[2] in
+            (rules)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+&& ret=0
+;;
+(standing)
+_arguments "${_arguments_options[@]}" : \
+'--remove=[Take this rule away, named as it is shown]:RULE:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(explain)
+_arguments "${_arguments_options[@]}" : \
+'--method=[The method of the request, e.g. POST]:METHOD:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':url -- Where to\: an address of the web, or `HOST\:PORT`:_default' \
+&& ret=0
+;;
+(har)
+_arguments "${_arguments_options[@]}" : \
+'-o+[The file to write; standard output without it]:FILE:_files' \
+'--output=[The file to write; standard output without it]:FILE:_files' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it the one named `default`:_default' \
+&& ret=0
+;;
+(presets)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+(secret)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+":: :_cowork__subcmd__secret_commands" \
+"*::: :->secret" \
+&& ret=0
+
+    case $state in
+    (secret)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:cowork-secret-command-$line[1]:"
+        case $line[1] in
+            (set)
+_arguments "${_arguments_options[@]}" : \
+'*--host=[A host that may get it, as in \`cowork run --allow\`]:HOST:_default' \
+'--mode=[How it is used]:MODE:((swap\:"The placeholder that the session knows is replaced where it appears"
+inject\:"Every request to the hosts gets it"
+pin\:"Every request to the hosts gets it, and one that brings another credential is refused"))' \
+'--as=[Where it is put\: \`bearer\`, \`basic\:USER\`, \`header\:NAME\`, \`query\:NAME\` or \`aws\`]:PLACE:_default' \
+'--env=[A variable of the session'\''s commands that holds the placeholder, e.g. \`GITHUB_TOKEN\`]:VARIABLE:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- Its name:_default' \
+'*::values -- Values that do not belong here\: they are refused without being repeated:_default' \
+&& ret=0
+;;
+(ls)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(rm)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':name -- Its name:_default' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+(publish)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':ports -- The port in the session, and the one at this host'\''s loopback if it is another:_default' \
+&& ret=0
+;;
+(unpublish)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':outside -- The port at this host'\''s loopback:_default' \
 && ret=0
 ;;
 (requests)
@@ -287,6 +466,7 @@ _arguments "${_arguments_options[@]}" : \
 '--disk=[Most space on disk of home and outputs together, e.g. 10G]:BYTES:_default' \
 '*--label=[Set a label]:NAME=VALUE:_default' \
 '*--unlabel=[Take a label away]:NAME:_default' \
+'--net=[What becomes of hosts that no rule is about, from now on]:WORD:(deny ask)' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -361,9 +541,18 @@ _arguments "${_arguments_options[@]}" : \
 '--cpus=[Most processors; 4 without it, or as many as the host has]:NUMBER:_default' \
 '--memory=[Most memory; 4G without it, or as much as the host has]:BYTES:_default' \
 '--disk=[Most space on disk of home and outputs together; 10G without it]:BYTES:_default' \
+'*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
+'*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
+'*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
+'--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
+deny\:"They are refused"
+ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
+'*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
+'--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
 (delete)
@@ -380,6 +569,15 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
+'*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
+'*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
+'--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
+deny\:"They are refused"
+ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
+'*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
+'--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
 '--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
 '--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
 '--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
@@ -452,6 +650,12 @@ _cowork_commands() {
 'attach:Connect to a command that runs' \
 'grant:Grant a folder to a session while it runs, or change what it may do with one' \
 'revoke:Take a granted folder away from a session while it runs' \
+'allow:Allow a session to reach hosts, at once' \
+'deny:Forbid a session to reach hosts, at once' \
+'net:Show what a session reaches and what it was refused; its rules; whether something would pass' \
+'secret:Keep secrets that sessions use without knowing them' \
+'publish:Let this host reach a port of a session' \
+'unpublish:Take a published port back' \
 'requests:List what sessions ask you for' \
 'decide:Answer a request of a session' \
 'cp:Copy files into a session or out of it' \
@@ -462,7 +666,7 @@ _cowork_commands() {
 'stop:Stop a session\: its processes end, its home is kept' \
 'start:Start a session that is stopped' \
 'rm:Remove a session with everything it kept' \
-'set:Change a session'\''s limits and labels while it runs' \
+'set:Change a session'\''s limits, labels and network while it runs' \
 'usage:Show what sessions use\: processor, memory, storage, processes' \
 'audit:Show the record of every decision and act, verify or export it' \
 'events:Show what happens, as it happens' \
@@ -476,6 +680,11 @@ _cowork_commands() {
 'man:Write the manual pages' \
     )
     _describe -t commands 'cowork commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__allow_commands] )) ||
+_cowork__subcmd__allow_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork allow commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__attach_commands] )) ||
 _cowork__subcmd__attach_commands() {
@@ -530,6 +739,11 @@ _cowork__subcmd__delete_commands() {
     local commands; commands=()
     _describe -t commands 'cowork delete commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__deny_commands] )) ||
+_cowork__subcmd__deny_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork deny commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__doctor_commands] )) ||
 _cowork__subcmd__doctor_commands() {
     local commands; commands=()
@@ -580,6 +794,42 @@ _cowork__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'cowork man commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__net_commands] )) ||
+_cowork__subcmd__net_commands() {
+    local commands; commands=(
+'rules:Show the rules in force' \
+'standing:Show the rules that every session has, or take one away' \
+'explain:Say whether something would pass, and by which rule' \
+'har:Write what went over the network as an HTTP archive (HAR)' \
+'presets:List the presets, with the hosts of each' \
+    )
+    _describe -t commands 'cowork net commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__net__subcmd__explain_commands] )) ||
+_cowork__subcmd__net__subcmd__explain_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork net explain commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__net__subcmd__har_commands] )) ||
+_cowork__subcmd__net__subcmd__har_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork net har commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__net__subcmd__presets_commands] )) ||
+_cowork__subcmd__net__subcmd__presets_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork net presets commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__net__subcmd__rules_commands] )) ||
+_cowork__subcmd__net__subcmd__rules_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork net rules commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__net__subcmd__standing_commands] )) ||
+_cowork__subcmd__net__subcmd__standing_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork net standing commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__new_commands] )) ||
 _cowork__subcmd__new_commands() {
     local commands; commands=()
@@ -594,6 +844,11 @@ _cowork__subcmd__path_commands() {
 _cowork__subcmd__pause_commands() {
     local commands; commands=()
     _describe -t commands 'cowork pause commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__publish_commands] )) ||
+_cowork__subcmd__publish_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork publish commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__requests_commands] )) ||
 _cowork__subcmd__requests_commands() {
@@ -620,6 +875,30 @@ _cowork__subcmd__run_commands() {
     local commands; commands=()
     _describe -t commands 'cowork run commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__secret_commands] )) ||
+_cowork__subcmd__secret_commands() {
+    local commands; commands=(
+'set:Keep a secret; its value comes from standard input' \
+'ls:List secrets, without their values' \
+'rm:Forget a secret' \
+    )
+    _describe -t commands 'cowork secret commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__secret__subcmd__ls_commands] )) ||
+_cowork__subcmd__secret__subcmd__ls_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork secret ls commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__secret__subcmd__rm_commands] )) ||
+_cowork__subcmd__secret__subcmd__rm_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork secret rm commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__secret__subcmd__set_commands] )) ||
+_cowork__subcmd__secret__subcmd__set_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork secret set commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__set_commands] )) ||
 _cowork__subcmd__set_commands() {
     local commands; commands=()
@@ -644,6 +923,11 @@ _cowork__subcmd__status_commands() {
 _cowork__subcmd__stop_commands() {
     local commands; commands=()
     _describe -t commands 'cowork stop commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__unpublish_commands] )) ||
+_cowork__subcmd__unpublish_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork unpublish commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__usage_commands] )) ||
 _cowork__subcmd__usage_commands() {

@@ -2,6 +2,7 @@
 
 use crate::arguments::Explain;
 use crate::failure::Failure;
+use crate::network;
 use crate::request::{self, Unnamed};
 use crate::show::{self, neutral};
 use cowork_api::keeper::{LayerState, Status, Strength};
@@ -17,12 +18,15 @@ use std::process::ExitCode;
 /// Prints the plan, makes a session from it, prints what is in force there, and ends it.
 pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
     let request = request::build(&options.session, Unnamed::Here)?;
+    let wanted = network::wanted(&options.session.network)?;
     let plan = plan::compile(&request, &cowork_sandbox::host::system());
     let filters = options.syscalls.then(|| {
         let guard = Policy::guard(request.profile, request.debugging);
         [("refused or checked by the filter", guard), ("decided by the broker", Policy::door())]
     });
-    let steps = steps(&plan);
+    let mut steps = steps(&plan);
+    let reached = network::plan(wanted.as_ref());
+    steps.extend(reached.iter().map(|line| neutral::line(line)));
     let title = format!("Plan of session {} (profile {:?})\n", plan.id, plan.profile);
     let mut keeper = Keeper::start()?;
     let (status, session) = keeper.create(plan)?;
@@ -37,6 +41,7 @@ pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
         return show::json(&json!({
             "session": status.session,
             "steps": steps,
+            "network": wanted,
             "syscalls": rules,
             "enforcement": layers,
             "limits": limits,

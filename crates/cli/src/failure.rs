@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// What was asked for cannot be had; asking otherwise can.
 const ASKED: u8 = 1;
 /// The command line itself is wrong.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// The command's time was over, as `timeout` says it.
 pub(crate) const TIME_OVER: u8 = 124;
 /// cowork itself failed, before or beside the command.

@@ -9,6 +9,7 @@ mod doctor;
 mod environment;
 mod explain;
 mod failure;
+mod network;
 mod oneshot;
 mod request;
 mod show;
@@ -24,8 +25,8 @@ use show::print;
 use std::process::ExitCode;
 use verbs::commands::Turn;
 use verbs::{
-    audit, commands, copy, default, events, exec, grants, logs, requests, run, sessions, status,
-    usage,
+    audit, commands, copy, default, events, exec, grants, logs, net, ports, requests, rules, run,
+    secrets, sessions, status, usage,
 };
 
 fn main() -> ExitCode {
@@ -55,6 +56,12 @@ fn carry_out(verb: &Verb) -> Result<ExitCode, Failure> {
         Verb::Attach(options) => exec::attach(options),
         Verb::Grant(options) => grants::grant(options),
         Verb::Revoke(options) => grants::revoke(options),
+        Verb::Allow(options) => rules::allow(options),
+        Verb::Deny(options) => rules::deny(options),
+        Verb::Net(options) => net::net(options),
+        Verb::Secret(options) => secrets::secret(options),
+        Verb::Publish(options) => ports::publish(options),
+        Verb::Unpublish(options) => ports::unpublish(options),
         Verb::Requests(options) => requests::list(options),
         Verb::Decide(options) => requests::decide(options),
         Verb::Cp(options) => copy::copy(options),

@@ -5,6 +5,7 @@
 
 use crate::arguments::{Limits as LimitOptions, SessionOptions};
 use crate::failure::{Failure, note};
+use crate::network;
 use cowork_client::types::{self, NewGrant, NewSession, Raw, WantedLimits};
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
 use cowork_policy::seccomp::{Debugging, Profile};
@@ -94,6 +95,7 @@ pub(crate) fn for_daemon(
             Home::Folder(path) => Some(raw(path.as_path())),
         },
         outputs: outputs.first().map(|grant| raw(grant.path.as_path())),
+        network: network::wanted(&options.network)?,
         ..NewSession::default()
     })
 }

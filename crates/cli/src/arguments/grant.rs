@@ -64,7 +64,8 @@ pub(crate) enum Answer {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A session describes the folder it would like and why; it never names one. \
-                        Which folder that is, you say with --path."
+                        Which folder that is, you say with --path. \
+                        A session that wants to reach a host waits for the answer: no --path."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Decide {

@@ -2,11 +2,16 @@
 
 mod commands;
 mod grant;
+mod network;
 mod sessions;
 mod watching;
 
 pub(crate) use commands::{Attach, Cancel, CommandOptions, Exec, Logs, Run, Shell, StreamName};
 pub(crate) use grant::{Answer, Copy, Decide, Grant, PathOf, Requests, Revoke};
+pub(crate) use network::{
+    Allow, Deny, Har, Mode, Net, NetExplain, NetVerb, NetView, NetworkOptions, PublishPort,
+    RuleDetails, SecretOptions, SecretRemove, SecretSet, SecretVerb, Standing, Tls, Unpublish,
+};
 pub(crate) use sessions::{
     Delete, Explain, Init, Limits, List, New, Remove, SessionOptions, Set, Target,
 };
@@ -30,6 +35,8 @@ pub(crate) const DEFAULT: &str = "default";
                   cowork new --grant ~/project           a session that stays\n  \
                   cowork exec ID -- make                 a command in it\n  \
                   cowork grant ID ~/data:ro              one more folder, while it runs\n  \
+                  cowork run --allow pypi.org -- COMMAND a host, and no other
+  \
                   cowork init; cowork shell              the default session, and a shell in it\n  \
                   cowork explain --grant .               the plan, before anything runs\n  \
                   cowork doctor                          what this host can do\n\n\
@@ -67,6 +74,18 @@ pub(crate) enum Verb {
     Grant(Grant),
     /// Take a granted folder away from a session while it runs
     Revoke(Revoke),
+    /// Allow a session to reach hosts, at once
+    Allow(Allow),
+    /// Forbid a session to reach hosts, at once
+    Deny(Deny),
+    /// Show what a session reaches and what it was refused; its rules; whether something would pass
+    Net(NetView),
+    /// Keep secrets that sessions use without knowing them
+    Secret(SecretOptions),
+    /// Let this host reach a port of a session
+    Publish(PublishPort),
+    /// Take a published port back
+    Unpublish(Unpublish),
     /// List what sessions ask you for
     Requests(Requests),
     /// Answer a request of a session
@@ -87,7 +106,7 @@ pub(crate) enum Verb {
     Start(Target),
     /// Remove a session with everything it kept
     Rm(Remove),
-    /// Change a session's limits and labels while it runs
+    /// Change a session's limits, labels and network while it runs
     Set(Set),
     /// Show what sessions use: processor, memory, storage, processes
     Usage(Usage),

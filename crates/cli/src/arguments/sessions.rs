@@ -1,7 +1,7 @@
 //! Options of verbs that make, change and end sessions.
 
-use super::Output;
 use super::grant::GrantParser;
+use super::{NetworkOptions, Output};
 use clap::Args;
 use cowork_policy::seccomp::Profile;
 use cowork_policy::{Bytes, Cpus, GrantSpec, SessionId, Span};
@@ -82,6 +82,9 @@ pub(crate) struct SessionOptions {
     /// Show this folder as mnt/outputs, so that deliverables stay
     #[arg(long, value_name = "FOLDER")]
     pub(crate) outputs: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) network: NetworkOptions,
 
     #[command(flatten)]
     pub(crate) limits: Limits,
@@ -184,6 +187,10 @@ pub(crate) struct Set {
     #[arg(long = "unlabel", value_name = "NAME")]
     pub(crate) unlabels: Vec<String>,
 
+    /// What becomes of hosts that no rule is about, from now on
+    #[arg(long, value_name = "WORD", value_parser = ["deny", "ask"])]
+    pub(crate) net: Option<String>,
+
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -209,6 +216,9 @@ pub(crate) struct Init {
     /// Most space on disk of home and outputs together; 10G without it
     #[arg(long, value_name = "BYTES")]
     pub(crate) disk: Option<Bytes>,
+
+    #[command(flatten)]
+    pub(crate) network: NetworkOptions,
 
     #[command(flatten)]
     pub(crate) output: Output,

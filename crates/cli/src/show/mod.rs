@@ -25,9 +25,14 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<ExitCode, Failure> {
 
 /// Writes one document of JSON.
 pub(crate) fn json(document: &impl Serialize) -> Result<ExitCode, Failure> {
+    print(self::document(document)?)
+}
+
+/// One document of JSON, on many lines.
+pub(crate) fn document(document: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::host("cannot write JSON", Some(error.to_string())))?;
-    print(text + "\n")
+    Ok(text + "\n")
 }
 
 /// One line of JSON.

@@ -5,6 +5,7 @@ use super::{status, target};
 use crate::arguments::{DEFAULT, Delete, Init};
 use crate::daemon;
 use crate::failure::{Failure, note};
+use crate::network;
 use crate::request::{self, Consent};
 use crate::show::{self, progress};
 use cowork_client::http::{Client, HttpError, Method, Request};
@@ -28,7 +29,7 @@ pub(crate) fn init(options: &Init) -> Result<ExitCode, Failure> {
     if options.output.json {
         show::json(&session)
     } else {
-        show::print(status::text(&session, None))
+        show::print(status::text(&session, None, None))
     }
 }
 
@@ -40,6 +41,11 @@ fn again(client: &mut Client, options: &Init, session: Session) -> Result<Sessio
     }
     if options.workspace.is_some() {
         note("the session `default` exists already: grant folders with `cowork grant default`");
+    }
+    if options.network.asked().is_some() {
+        note(
+            "the session `default` exists already: change its network with `cowork allow default`",
+        );
     }
     match session.state {
         State::Stopped | State::Failed => {
@@ -65,6 +71,7 @@ fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
         limits: limits(options),
         best_effort: true,
         workspace: Some(WORKSPACE.to_owned()),
+        network: network::wanted(&options.network)?,
         ..NewSession::default()
     };
     Ok(progress::during("making the session", || {

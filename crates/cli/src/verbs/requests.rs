@@ -35,7 +35,7 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
             (&request.session).into(),
             units::age(&request.created).into(),
             Cell::new(state, tone),
-            access(request.access).into(),
+            access(request).into(),
             (&request.wanted).into(),
             (&request.reason).into(),
         ]);
@@ -43,10 +43,14 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
     show::print(table.render(Colour::of_stdout()))
 }
 
-fn access(access: Access) -> &'static str {
-    match access {
-        Access::Read => "ro",
-        Access::Write => "rw",
+/// The kind of a request whose session wants to reach a host.
+const HOST: &str = "host";
+
+fn access(request: &Request) -> &'static str {
+    match (request.kind.as_str(), request.access) {
+        (HOST, _) => "reach",
+        (_, Access::Read) => "ro",
+        (_, Access::Write) => "rw",
     }
 }
 
@@ -77,13 +81,14 @@ pub(crate) fn decide(options: &Decide) -> Result<ExitCode, Failure> {
     if options.output.json {
         return show::json(&request);
     }
-    match &request.grant {
-        Some(grant) => {
-            let line = format!("session {} has it as mnt/{grant}", request.session);
-            show::print(neutral::line(&line) + "\n")
+    let line = match &request.grant {
+        Some(grant) => format!("session {} has it as mnt/{grant}", request.session),
+        None if request.kind == HOST && request.state == RequestState::Allowed => {
+            format!("session {} may reach {}", request.session, request.wanted)
         }
-        None => Ok(ExitCode::SUCCESS),
-    }
+        None => return Ok(ExitCode::SUCCESS),
+    };
+    show::print(neutral::line(&line) + "\n")
 }
 
 fn decision(options: &Decide) -> Result<Decision, Failure> {

@@ -19,6 +19,11 @@ use std::process::ExitCode;
 /// Runs the command and returns its exit status.
 pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     if options.no_daemon {
+        if let Some(option) = options.session.network.asked() {
+            let sentence =
+                format!("a session without the daemon has no network, so `{option}` needs it");
+            return Err(Failure::input(sentence, "leave `--no-daemon` out"));
+        }
         return oneshot::run(options);
     }
     let streams = Streams::look()?;

@@ -8,7 +8,9 @@ use crate::request::{self, Unnamed};
 use crate::show::table::{Cell, Colour, Table, Tone};
 use crate::show::{self, progress, units};
 use cowork_client::http::{Client, Method, Request};
-use cowork_client::types::{Access, Labels, Session, SessionChange, State, WantedLimits};
+use cowork_client::types::{
+    Access, Labels, Network, NetworkChange, Otherwise, Session, SessionChange, State, WantedLimits,
+};
 use cowork_client::uri::Query;
 use serde_json::json;
 use std::process::ExitCode;
@@ -171,22 +173,25 @@ pub(crate) fn set(options: &Set) -> Result<ExitCode, Failure> {
     let mut limits = request::wanted_limits(&options.limits);
     limits.disk = options.disk.map(|bytes| bytes.to_string());
     let relabels = !options.labels.is_empty() || !options.unlabels.is_empty();
-    if limits == WantedLimits::default() && !relabels {
+    let relimits = limits != WantedLimits::default();
+    if !relimits && !relabels && options.net.is_none() {
         let hint = "see `cowork set --help` for what can be changed";
         return Err(Failure::input("there is nothing to change", hint));
     }
     let mut client = daemon::connect()?;
     let (id, session) = super::session(&mut client, &options.session)?;
-    let mut change = SessionChange::default();
-    if limits != WantedLimits::default() {
-        change.limits = Some(limits);
+    if let Some(word) = &options.net {
+        let otherwise = if word == "ask" { Otherwise::Ask } else { Otherwise::Deny };
+        let change = NetworkChange { otherwise: Some(otherwise), ..NetworkChange::default() };
+        client.send::<Network>(Method::Patch, target(&id, "/network"), &change)?;
     }
-    if relabels {
+    let labels = relabels.then(|| {
         let mut labels = session.labels;
         labels.retain(|name, _| !options.unlabels.contains(name));
         labels.extend(options.labels.iter().cloned());
-        change.labels = Some(labels);
-    }
+        labels
+    });
+    let change = SessionChange { labels, limits: relimits.then_some(limits) };
     let session: Session = client.send(Method::Patch, target(&id, ""), &change)?;
     if options.output.json { show::json(&session) } else { Ok(ExitCode::SUCCESS) }
 }

@@ -5,10 +5,11 @@ use super::target;
 use crate::arguments::{DEFAULT, Target};
 use crate::daemon;
 use crate::failure::Failure;
+use crate::network;
 use crate::show::table::{Colour, Tone};
 use crate::show::{self, neutral, units};
 use cowork_client::http::{Client, HttpError};
-use cowork_client::types::{Access, Info, Life, Profile, Session, State, Usage};
+use cowork_client::types::{Access, Info, Life, Network, Profile, Session, State, Usage};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,7 +33,11 @@ pub(crate) fn status(options: &Target) -> Result<ExitCode, Failure> {
     }
     // A session that does not run uses nothing that could be measured.
     let usage = client.get::<Usage>(target(&session.id, "/usage")).ok();
-    show::print(text(&session, usage.as_ref()))
+    let network = match session.network {
+        Some(_) => client.get::<Network>(target(&session.id, "/network")).ok(),
+        None => None,
+    };
+    show::print(text(&session, usage.as_ref(), network.as_ref()))
 }
 
 fn info(client: &mut Client, options: &Target) -> Result<ExitCode, Failure> {
@@ -75,7 +80,7 @@ impl Lines {
 }
 
 /// Everything worth knowing about a session.
-pub(crate) fn text(session: &Session, usage: Option<&Usage>) -> String {
+pub(crate) fn text(session: &Session, usage: Option<&Usage>, network: Option<&Network>) -> String {
     let mut lines = Lines::new(&session.id, state(session.state), tone(session.state));
     if let Some(reason) = &session.reason {
         lines.add("reason", reason);
@@ -99,6 +104,7 @@ pub(crate) fn text(session: &Session, usage: Option<&Usage>) -> String {
             lines.add(word, &show::raw(place));
         }
     }
+    lines.add("network", &self::network(session, network));
     lines.add("commands", &commands(session));
     lines.add("sandbox", &sandbox(session));
     if session.pending > 0 {
@@ -152,6 +158,12 @@ fn grants(session: &Session) -> String {
         lines.extend(grant.sensitive.as_ref().map(|why| format!("   sensitive: {why}")));
     }
     none_as_word(lines.join("\n"))
+}
+
+fn network(session: &Session, network: Option<&Network>) -> String {
+    let mut lines = vec![network::summary(session.network.as_ref(), network)];
+    lines.extend(network::published(network));
+    lines.join("\n")
 }
 
 fn none_as_word(text: String) -> String {

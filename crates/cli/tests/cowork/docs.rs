@@ -13,7 +13,7 @@ for_everyone!(
     doctor_looks_at_the_host,
 );
 
-const VERBS: [&str; 32] = [
+const VERBS: [&str; 38] = [
     "run",
     "new",
     "ls",
@@ -24,6 +24,12 @@ const VERBS: [&str; 32] = [
     "attach",
     "grant",
     "revoke",
+    "allow",
+    "deny",
+    "net",
+    "secret",
+    "publish",
+    "unpublish",
     "requests",
     "decide",
     "cp",
@@ -79,6 +85,12 @@ fn help_names_the_essentials(person: Person) {
         "--debugger",
         "--home",
         "--outputs",
+        "--allow",
+        "--deny",
+        "--ask",
+        "--net",
+        "--preset",
+        "--secret",
         "--memory",
         "--cpus",
         "--processes",

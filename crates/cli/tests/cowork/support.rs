@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// The Debian packages that these tests need, and what for.
-pub(crate) const PACKAGES: [(&str, &str); 19] = [
+pub(crate) const PACKAGES: [(&str, &str); 20] = [
     ("bash", "shells and job control"),
     ("bubblewrap", "a sandbox inside a session of profile nested"),
     ("chromium", "a program that brings its own sandbox, in profile nested"),
     ("coreutils", "the commands of scripts"),
+    ("curl", "requests with and without a proxy"),
     ("gcc", "compilers"),
     ("git", "repositories in granted folders"),
     ("groff-base", "reading the manual pages"),

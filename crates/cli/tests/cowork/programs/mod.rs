@@ -6,4 +6,4 @@ mod node;
 mod python;
 mod shell;
 mod terminal;
-mod tty;
+pub(crate) mod tty;

@@ -136,7 +136,12 @@ impl Tty {
             assert!(Instant::now() < end, "it did not end: {:?}", self.seen);
             self.look(Duration::from_millis(20));
         }
-        self.look(Duration::from_millis(20));
+        // What is left in the terminal may be more than is read at once.
+        let mut before = usize::MAX;
+        while before != self.seen.len() {
+            before = self.seen.len();
+            self.look(Duration::from_millis(20));
+        }
         support::wait(&mut self.child)
     }
 }

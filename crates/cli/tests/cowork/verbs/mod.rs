@@ -10,8 +10,11 @@ mod daemon;
 mod default;
 mod folders;
 mod logs;
+mod network;
 mod oneshot;
 mod record;
+mod rules;
+mod secrets;
 mod sessions;
 mod transfer;
 
