@@ -20,6 +20,7 @@ pub(crate) mod layer {
     pub(crate) const OBJECTS: &str = "ipc namespace";
     pub(crate) const NO_PRIVILEGE: &str = "no capabilities";
     pub(crate) const BROKER: &str = "broker";
+    pub(crate) const EGRESS: &str = "egress";
     pub(crate) const STREAMS: &str = "streams are copied";
     pub(crate) const HANDLES: &str = "descriptors are closed";
     pub(crate) const VARIABLES: &str = "list of variables";
@@ -110,6 +111,8 @@ pub(crate) struct Attack {
     pub options: &'static [&'static str],
     /// Further options of `cowork run` whose value is a folder of the stand.
     pub folders: &'static [(&'static str, &'static str)],
+    /// Whether its sessions may reach a port of the host.
+    pub online: bool,
     /// How a refusal begins, and the layer that refuses so: in both profiles, or in `strict` and,
     /// after a bar, in `nested`.
     pub refusals: &'static [(&'static str, &'static str)],
@@ -136,6 +139,7 @@ impl Attack {
             found: Found::Everywhere,
             options: &[],
             folders: &[],
+            online: false,
             refusals,
         }
     }
@@ -170,6 +174,11 @@ impl Attack {
 
     pub(crate) const fn options(self, options: &'static [&'static str]) -> Self {
         Self { options, ..self }
+    }
+
+    /// In sessions that may reach one port of the host.
+    pub(crate) const fn online(self) -> Self {
+        Self { online: true, ..self }
     }
 
     pub(crate) const fn on_some_hosts(self) -> Self {

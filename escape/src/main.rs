@@ -24,6 +24,7 @@
 mod attack;
 mod attacks;
 mod engine;
+mod gullible;
 mod raw;
 mod report;
 mod runner;

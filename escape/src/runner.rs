@@ -171,6 +171,9 @@ fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
             });
             let mut options: Vec<String> = folders.flatten().collect();
             options.extend(attack.options.iter().map(|option| (*option).to_owned()));
+            if attack.online {
+                options.extend(["--allow".to_owned(), format!("host:{}", stage.allowed)]);
+            }
             session(stage, profile, &options)
         }
     };

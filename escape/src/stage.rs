@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::Mode;
 use std::io::Read;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
@@ -48,6 +48,10 @@ pub(crate) struct Stage {
     tcp: u16,
     tcp6: u16,
     udp: u16,
+    /// The port that sessions may reach whose attack is made online.
+    pub allowed: u16,
+    /// A proxy that believes everything.
+    proxy: u16,
     /// What must stay open while an attack runs.
     pub kept: Mutex<Vec<OwnedFd>>,
     scratch: [PathBuf; 2],
@@ -112,6 +116,8 @@ impl Stage {
             tcp: listen_tcp(&heard, SocketAddr::from(([0, 0, 0, 0], 0)))?,
             tcp6: listen_tcp(&heard, SocketAddr::from((Ipv6Addr::LOCALHOST, 0)))?,
             udp: listen_udp(&heard)?,
+            allowed: listen_tcp(&heard, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?,
+            proxy: crate::gullible::open()?,
             kept: Mutex::default(),
             scratch: [Path::new("/dev/shm").join(&unique), Path::new("/tmp").join(&unique)],
             heard,
@@ -156,6 +162,8 @@ impl Stage {
             ("tcp", self.tcp.to_string()),
             ("tcp6", self.tcp6.to_string()),
             ("udp", self.udp.to_string()),
+            ("allowed", self.allowed.to_string()),
+            ("proxy", self.proxy.to_string()),
             ("address", own_address().unwrap_or_default()),
             ("key", self.objects.key.to_string()),
             ("queue", self.objects.queue.clone()),

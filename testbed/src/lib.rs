@@ -102,7 +102,7 @@ pub fn programs() -> &'static Path {
         .get_or_init(|| {
             let built = std::env::var_os("COWORK_PROGRAMS").map_or_else(beside, PathBuf::from);
             let folder = Folder::new(Person::Root, "programs");
-            for name in ["cowork", "coworkd", "cowork-keeper", "cowork-init"] {
+            for name in ["cowork", "coworkd", "cowork-keeper", "cowork-init", "cowork-egress"] {
                 let from = built.join(name);
                 let to = folder.path().join(name);
                 if let Err(error) = std::fs::copy(&from, &to) {
@@ -149,6 +149,11 @@ impl Folder {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> Person {
+        self.owner
     }
 
     /// Writes a file below it, with the folders on the way, all belonging to the owner.

@@ -17,7 +17,7 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 16] = [
+const NEEDS: [Need; 26] = [
     program("git", "git"),
     // The linker of every build, and the compiler that is run in sessions.
     program("gcc", "gcc"),
@@ -36,6 +36,17 @@ const NEEDS: [Need; 16] = [
     program("procps", "ps"),
     program("bubblewrap", "bwrap"),
     program("chromium", "chromium"),
+    // The world of two networks, its servers, and their clients.
+    program("iproute2", "ip"),
+    program("curl", "curl"),
+    program("wget", "wget"),
+    program("openssl", "openssl"),
+    Need { package: "ca-certificates", program: None },
+    Need { package: "python3-requests", program: None },
+    Need { package: "python3-httpx", program: None },
+    program("openjdk-17-jdk-headless", "javac"),
+    program("openssh-server", "sshd"),
+    Need { package: "postgresql-15", program: None },
 ];
 
 /// Installs what is missing. Does nothing, and needs no network, when nothing is.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that are shipped.
-pub(crate) const PROGRAMS: [&str; 4] = ["cowork", "coworkd", "cowork-keeper", "cowork-init"];
+pub(crate) const PROGRAMS: [&str; 5] =
+    ["cowork", "coworkd", "cowork-keeper", "cowork-init", "cowork-egress"];
 
 /// Why a verb ended early.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 mod burrow;
 mod calls;
 mod descriptors;
+mod egress;
 mod files;
 mod first;
 mod floods;
@@ -34,6 +35,7 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     sockets::TABLE,
     local::TABLE,
     network::TABLE,
+    egress::TABLE,
     calls::TABLE,
     privileges::TABLE,
     terminal::TABLE,

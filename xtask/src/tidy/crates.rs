@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The shipped crates, and which of the workspace each may use.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("cowork-api", &[]),
     ("cowork-sys", &[]),
     ("cowork-policy", &["cowork-api"]),
@@ -14,6 +14,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("cowork-audit", &[]),
     ("cowork-client", &[]),
     ("cowork-session", &["cowork-sys"]),
+    ("cowork-egress", &["cowork-policy", "cowork-sandbox", "cowork-sys", "cowork-api"]),
     (
         "cowork-daemon",
         &[

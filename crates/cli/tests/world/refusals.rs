@@ -1,0 +1,262 @@
+//! What is refused says why, at once, and nothing of it arrives.
+
+use crate::for_everyone;
+use crate::site::Site;
+use cowork_testbed::Person;
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+for_everyone!(
+    a_refusal_says_why_in_words_a_program_can_read,
+    names_do_not_lead_into_private_networks,
+    methods_and_paths_are_kept_to,
+    denials_win_and_give_their_reason,
+    another_name_in_the_handshake_is_refused,
+    another_host_inside_is_refused,
+    nothing_is_told_to_a_name_server,
+    udp_is_refused_at_once,
+    an_unknown_host_waits_for_the_user,
+    rules_change_while_it_runs,
+    what_went_where_is_shown,
+    a_killed_egress_is_replaced_and_nothing_passes_meanwhile,
+    a_session_without_rules_has_no_network,
+    a_port_is_published,
+);
+
+fn a_refusal_says_why_in_words_a_program_can_read(person: Person) {
+    let site = Site::of(person);
+    let script = "curl -sS -D- http://denied.example/path; echo; \
+                  curl -sS -o /dev/null -w '%{http_connect}' https://denied.example/";
+    let said = site.script(&["--allow", "web.example"], script);
+    assert!(said.out.contains("403"), "{said:?}");
+    assert!(said.out.to_lowercase().contains("x-cowork-deny: no-rule"), "{said:?}");
+    let body = said.out.lines().find(|line| line.starts_with('{')).expect("a document");
+    let body: Value = serde_json::from_str(body).expect("it is JSON");
+    assert_eq!(body["error"]["code"], "no-rule");
+    assert_eq!(body["error"]["host"], "denied.example");
+    assert!(
+        body["error"]["hint"].as_str().is_some_and(|hint| hint.contains("cowork allow")),
+        "{body}"
+    );
+    assert!(said.out.ends_with("403"), "the tunnel is refused as well: {said:?}");
+}
+
+fn names_do_not_lead_into_private_networks(person: Person) {
+    let site = Site::of(person);
+    let rules = ["inward.example", "private.example", "metadata.example", "own.example"];
+    for name in rules {
+        let script = format!("curl -sS -m 10 http://{name}/inward-{name}");
+        let said = site.script(&["--allow", name], &script);
+        assert!(said.out.contains("-address\""), "{name}: {said:?}");
+    }
+    assert!(site.arrived("inward-").is_empty());
+}
+
+fn methods_and_paths_are_kept_to(person: Person) {
+    let site = Site::of(person);
+    let rule = "GET https://api.example/v1/**";
+    let script = "for u in /v1/good /v2/bad /v1/../v2/bad /v1/%2e%2e/v2/bad //v1/bad; do \
+                  curl -sS --path-as-is -o body -w '%{http_code} ' https://api.example$u; cat body >&2; done; \
+                  curl -sS -o /dev/null -w '%{http_code}' -X POST https://api.example/v1/bad";
+    let said = site.script(&["--allow", rule], script);
+    assert_eq!(said.out, "200 403 400 400 403 403", "{}", said.err);
+    assert_eq!(site.arrived("good").len(), site.arrived("/v1/good").len());
+    assert!(site.arrived("/v2/bad").is_empty() && site.arrived("/v1/bad").is_empty());
+}
+
+fn denials_win_and_give_their_reason(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--allow", "**.web.example"]).good();
+    let id = id.trim();
+    site.say(&["deny", id, "sub.web.example", "--reason", "use outputs instead"]).good();
+    let script = "curl -sS http://web.example/; curl -sS http://sub.web.example/denied-by-rule";
+    let said = site.say(&["exec", id, "--", "sh", "-c", script]).good();
+    assert!(said.contains("hello from web.example"), "{said}");
+    assert!(said.contains("use outputs instead") && said.contains("denied-by-rule"), "{said}");
+    assert!(site.arrived("denied-by-rule").is_empty());
+    site.say(&["rm", id]).good();
+}
+
+fn another_name_in_the_handshake_is_refused(person: Person) {
+    let site = Site::of(person);
+    // In a tunnel, and where it is looked into.
+    for rule in ["web.example", "GET https://web.example/**"] {
+        let script = "echo | openssl s_client -quiet -connect web.example:443 -servername denied.example 2>&1; \
+                      printf 'GET /fronted HTTP/1.1\\r\\nHost: denied.example\\r\\nConnection: close\\r\\n\\r\\n' | \
+                      timeout 5 openssl s_client -quiet -connect web.example:443 -servername denied.example 2>&1";
+        site.script(&["--allow", rule], script);
+    }
+    assert!(site.arrived("fronted").is_empty());
+}
+
+fn another_host_inside_is_refused(person: Person) {
+    let site = Site::of(person);
+    let script = "curl -sS -k -o /dev/null -w '%{http_code}' -H 'Host: denied.example' https://web.example/other-host";
+    let said = site.script(&["--allow", "GET https://web.example/**"], script);
+    assert_eq!(said.out, "421", "{said:?}");
+    assert!(site.arrived("other-host").is_empty());
+}
+
+fn nothing_is_told_to_a_name_server(person: Person) {
+    let site = Site::of(person);
+    let program = "python3 -c 'import socket\n\
+        def ask(name):\n\
+        \ttry: return socket.getaddrinfo(name, 80)[0][4][0]\n\
+        \texcept socket.gaierror as e: return e.errno\n\
+        print(ask(\"secret-in-a-label.denied.example\"), ask(\"web.example\"), ask(\"x\" * 60 + \".web.example\"))'";
+    let said = site.script(&["--allow", "web.example"], program).good();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(words[0], "-2", "no such name: {said}");
+    assert!(words[1].starts_with("198.1") || words[1].starts_with("fd63"), "{said}");
+    assert_eq!(words[2], "-2", "no such name: {said}");
+}
+
+fn udp_is_refused_at_once(person: Person) {
+    let site = Site::of(person);
+    let program = "python3 -c 'import socket, time\n\
+        begin = time.monotonic()\n\
+        for place in ((\"8.8.8.8\", 53), (\"web.example\", 443), (\"11.22.33.7\", 123)):\n\
+        \ts = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3)\n\
+        \ttry: s.connect(place); s.send(b\"x\"); s.recv(1); print(\"answered\")\n\
+        \texcept OSError as e: print(e.errno)\n\
+        print(time.monotonic() - begin < 2)'";
+    let said = site.script(&["--allow", "web.example"], program).good();
+    assert!(said.ends_with("True\n") && !said.contains("answered"), "{said}");
+}
+
+fn an_unknown_host_waits_for_the_user(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--net", "ask"]).good();
+    let id = id.trim();
+    let ask = |path: &str| {
+        let url = format!("http://web.example/{path}");
+        let mut command = site.cowork(&["exec", id, "--", "curl", "-sS", &url]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
+    };
+    let pending = || {
+        let begin = Instant::now();
+        loop {
+            let said = site.say(&["requests", "--json"]).good();
+            let all: Value = serde_json::from_str(&said).expect("it is JSON");
+            let all = all.as_array().cloned().or_else(|| all["items"].as_array().cloned());
+            let own = all.into_iter().flatten().find(|request| request["session"] == id);
+            if let Some(request) = own {
+                return request;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(10), "nobody asked: {said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let waiting = ask("asked-no");
+    let request = pending();
+    assert_eq!(request["kind"], "host");
+    assert!(
+        request["wanted"].as_str().is_some_and(|wanted| wanted.contains("web.example")),
+        "{request}"
+    );
+    let number = request["id"].to_string();
+    site.say(&["decide", &number, "reject"]).good();
+    let said = waiting.wait_with_output().expect("it ends");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("rejected"), "{said:?}");
+    assert!(site.arrived("asked-no").is_empty());
+    let waiting = ask("asked-yes");
+    let number = pending()["id"].to_string();
+    site.say(&["decide", &number, "allow", "--session"]).good();
+    let said = waiting.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
+    // Said for the session: not asked again.
+    let said = ask("asked-again").wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
+    site.say(&["rm", id]).good();
+}
+
+fn rules_change_while_it_runs(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new"]).good();
+    let id = id.trim();
+    let get = || site.say(&["exec", id, "--", "curl", "-sS", "-m", "5", "http://web.example/live"]);
+    assert_ne!(get().code, 0, "there is no network yet");
+    site.say(&["allow", id, "web.example"]).good();
+    assert_eq!(get().good(), "hello from web.example\n");
+    site.say(&["allow", id, "db.example:7000"]).good();
+    let talk = "exec 3<>/dev/tcp/db.example/7000; head -1 <&3";
+    assert_eq!(site.say(&["exec", id, "--", "bash", "-c", talk]).good(), "greetings\n");
+    site.say(&["allow", id, "web.example", "--remove"]).good();
+    assert!(get().out.contains("no-rule"));
+    site.say(&["rm", id]).good();
+}
+
+fn what_went_where_is_shown(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--allow", "web.example"]).good();
+    let id = id.trim();
+    let script =
+        "curl -sS http://web.example/shown >/dev/null; curl -sS http://denied.example/ >/dev/null";
+    site.say(&["exec", id, "--", "sh", "-c", script]).good();
+    let begin = Instant::now();
+    loop {
+        let said = site.say(&["net", id]).good();
+        let refused = said.find("denied.example");
+        if refused.is_some() && said.contains("web.example") && said.contains("no-rule") {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5), "{said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let would = site.say(&["net", "explain", id, "https://web.example/x"]).good();
+    assert!(would.contains("allow web.example"), "{would}");
+    let would = site.say(&["net", "explain", id, "https://denied.example/x"]);
+    assert!(would.out.contains("no-rule") || would.out.contains("no rule"), "{would:?}");
+    let audit = site.say(&["audit", id, "--json"]).good();
+    assert!(audit.contains("network.decided") && audit.contains("denied.example"), "{audit}");
+    site.say(&["rm", id]).good();
+    site.say(&["audit", "verify"]).good();
+}
+
+fn a_killed_egress_is_replaced_and_nothing_passes_meanwhile(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--allow", "web.example"]).good();
+    let id = id.trim();
+    let get =
+        || site.say(&["exec", id, "--", "curl", "-sS", "-m", "10", "http://web.example/again"]);
+    get().good();
+    let shown = site.say(&["net", "rules", id, "--json"]).good();
+    let shown: Value = serde_json::from_str(&shown).expect("it is JSON");
+    let pid = shown["egress"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.expect("the process is named");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    let begin = Instant::now();
+    while get().code != 0 {
+        assert!(begin.elapsed() < Duration::from_secs(15), "it was not replaced");
+    }
+    let audit = site.say(&["audit", id, "--json"]).good();
+    assert!(audit.contains("network.lost"), "{audit}");
+    site.say(&["rm", id]).good();
+}
+
+fn a_session_without_rules_has_no_network(person: Person) {
+    let site = Site::of(person);
+    let program = "python3 -c 'import socket, time\n\
+        begin = time.monotonic()\n\
+        for place in ((\"web.example\", 80), (\"11.22.33.7\", 80), (\"127.0.0.1\", 3128), (\"198.18.0.1\", 80)):\n\
+        \ttry: socket.create_connection(place, 5); print(\"reached\", place)\n\
+        \texcept OSError as e: print(\"refused\")\n\
+        print(time.monotonic() - begin < 3)'; env | grep -ci proxy";
+    let said = site.script(&[], program);
+    assert_eq!(said.out, format!("{}True\n0\n", "refused\n".repeat(4)), "{said:?}");
+}
+
+fn a_port_is_published(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--allow", "web.example"]).good();
+    let id = id.trim();
+    site.say(&["exec", "--detach", id, "--", "python3", "-m", "http.server", "3000"]).good();
+    let said = site.say(&["publish", id, "3000", "--json"]).good();
+    let port: Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!(port["inside"], 3000);
+    assert!(port["outside"].as_u64().is_some_and(|port| port > 0), "{port}");
+    site.say(&["unpublish", id, &port["outside"].to_string()]).good();
+    site.say(&["rm", id]).good();
+}

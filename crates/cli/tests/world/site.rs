@@ -1,0 +1,311 @@
+//! A world of two networks: one with the daemon, one with everything else, and a wire between them.
+//!
+//! The names of the world are in a `hosts` file that only the daemon and what it starts see. Nothing
+//! leaves the machine, nothing on it is changed, and everything ends with the test.
+
+use cowork_testbed::{Folder, Person};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The address of the other network's servers.
+pub(crate) const THERE: &str = "11.22.33.7";
+const HERE: &str = "11.22.33.1";
+const THERE_6: &str = "2a00:1450:7::7";
+const HERE_6: &str = "2a00:1450:7::1";
+
+/// Names that the other network's servers have.
+pub(crate) const NAMES: [&str; 7] = [
+    "web.example",
+    "api.example",
+    "sub.web.example",
+    "denied.example",
+    "git.example",
+    "ssh.example",
+    "db.example",
+];
+
+/// The world of one person.
+pub(crate) struct Site {
+    person: Person,
+    pub(crate) folder: Folder,
+    /// Their standard inputs end with this, and the servers with that.
+    _servers: Vec<(Child, ChildStdin)>,
+    _daemon: Child,
+}
+
+impl Site {
+    /// The one world of a person in this process.
+    pub(crate) fn of(person: Person) -> &'static Self {
+        static SITES: [OnceLock<Site>; 2] = [OnceLock::new(), OnceLock::new()];
+        let slot = usize::from(person == Person::User);
+        SITES.get(slot).expect("one world per person").get_or_init(|| Self::new(person))
+    }
+
+    fn new(person: Person) -> Self {
+        let folder = Folder::new(person, "world");
+        let [here, there] = ["a", "b"].map(|end| {
+            format!("cowork-{}-{}{end}", std::process::id(), u8::from(person == Person::User))
+        });
+        wire(&here, &there);
+        write_certificates(&folder);
+        let mut hosts = String::from("127.0.0.1 localhost\n::1 localhost\n");
+        for name in NAMES {
+            hosts += &format!("{THERE} {name}\n");
+        }
+        hosts += &format!("{THERE_6} six.example\n");
+        hosts += "127.0.0.1 inward.example\n10.1.2.3 private.example\n";
+        hosts += &format!("169.254.169.254 metadata.example\n{HERE} own.example\n");
+        folder.write("hosts", hosts);
+        let script = folder.write("server.js", include_str!("server.js"));
+        let mut node = within(&there, &folder);
+        node.args(["node".as_ref(), script.as_os_str(), folder.path().as_os_str()]);
+        let servers =
+            vec![start(node), start(ssh(&there, &folder)), start(database(&there, &folder))];
+        let mut command = within(&here, &folder);
+        let (uid, programs) = (person.uid(), cowork_testbed::programs());
+        if person == Person::User {
+            command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
+            command.arg("--clear-groups");
+        }
+        command.arg(programs.join("coworkd")).env_clear().envs(variables(person, &folder));
+        let daemon = command.stdin(Stdio::null()).spawn().expect("the daemon starts");
+        let site = Self { person, folder, _servers: servers, _daemon: daemon };
+        let begin = Instant::now();
+        while !site.folder.path().join("run/api.sock").exists() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "the daemon did not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // The networks live as long as the processes in them.
+        for name in [&here, &there] {
+            run("ip", &["netns", "delete", name]);
+        }
+        site
+    }
+
+    /// `cowork`, as this world's person.
+    pub(crate) fn cowork(&self, arguments: &[&str]) -> Command {
+        let mut command = self.person.cowork();
+        command.envs(variables(self.person, &self.folder)).args(arguments);
+        command.current_dir(self.folder.path().join("work"));
+        command
+    }
+
+    /// What came of `cowork` with these words.
+    #[track_caller]
+    pub(crate) fn say(&self, arguments: &[&str]) -> Said {
+        let output = self.cowork(arguments).stdin(Stdio::null()).output();
+        Said::of(&output.expect("the program is there"))
+    }
+
+    /// The same with something on its standard input.
+    #[track_caller]
+    pub(crate) fn tell(&self, arguments: &[&str], input: &str) -> Said {
+        let mut command = self.cowork(arguments);
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().expect("the program is there");
+        child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it reads");
+        Said::of(&child.wait_with_output().expect("it ends"))
+    }
+
+    /// A shell script in a session that may reach something.
+    #[track_caller]
+    pub(crate) fn script(&self, options: &[&str], script: &str) -> Said {
+        let mut arguments = vec!["run"];
+        arguments.extend(options);
+        arguments.extend(["--", "bash", "-c", script]);
+        self.say(&arguments)
+    }
+
+    /// Requests that arrived at the servers and whose URL has a word, oldest first.
+    pub(crate) fn arrived(&self, word: &str) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let records = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records
+            .filter(|record| record["url"].as_str().is_some_and(|url| url.contains(word)))
+            .collect()
+    }
+
+    /// A file that sessions of this world can use, in the folder that they are given.
+    pub(crate) fn place(&self, name: &str, contents: &str) -> PathBuf {
+        self.folder.write(&format!("work/{name}"), contents)
+    }
+}
+
+/// What a program said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    /// What it said, of a program that must have succeeded.
+    #[track_caller]
+    pub(crate) fn good(self) -> String {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        self.out
+    }
+}
+
+fn variables(person: Person, folder: &Folder) -> Vec<(String, String)> {
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let home = person.home().display().to_string();
+    [
+        ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
+        ("HOME", home),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("COWORK_RUNTIME_DIR", at("run")),
+        ("COWORK_STATE_DIR", at("state")),
+        ("COWORK_IDLE", "5".to_owned()),
+        ("COWORK_EXTRA_ROOTS", at("ca.pem")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Starts servers that say when they are ready, and end with their standard input.
+fn start(mut command: Command) -> (Child, ChildStdin) {
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = pipes.spawn().expect("it is installed");
+    let output = server.stdout.take().expect("it is piped");
+    let mut output = BufReader::new(output);
+    let mut said = String::new();
+    while !said.ends_with("ready\n") {
+        let more = output.read_line(&mut said).expect("the server says something");
+        assert!(more > 0, "a server of the world did not start: {command:?}: {said}");
+    }
+    let stdin = server.stdin.take().expect("it is piped");
+    (server, stdin)
+}
+
+/// Ends a server, which runs in the background of a script, when its standard input ends.
+const UNTIL_EOF: &str = "echo ready; cat >/dev/null; kill $server; wait";
+
+/// A real `sshd` with a repository, which one key opens.
+fn ssh(network: &str, folder: &Folder) -> Command {
+    let at = folder.path().display();
+    let settings = format!(
+        "Port 22\nHostKey {at}/host-key\nPermitRootLogin yes\nPasswordAuthentication no\n\
+         AuthorizedKeysFile {at}/work/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+    );
+    folder.write("sshd.conf", settings);
+    let script = format!(
+        "set -e; cd {at}; mount -t tmpfs none /run; mkdir -m 755 /run/sshd; \
+         for key in host-key work/key; do ssh-keygen -q -t ed25519 -N '' -f $key; done; \
+         chown {owner}:{owner} work/key work/key.pub; \
+         git init -q --bare repository.git; git init -q copy; cd copy; echo text > file; git add file; \
+         git -c user.name=me -c user.email=me@example commit -q -m first; \
+         git push -q ../repository.git HEAD:refs/heads/main; cd ..; \
+         git -C repository.git symbolic-ref HEAD refs/heads/main; \
+         /usr/sbin/sshd -D -e -f sshd.conf 2>sshd.log & server=$!; sleep 0.3; {UNTIL_EOF}",
+        owner = folder.owner().uid()
+    );
+    let mut command = within(network, folder);
+    command.args(["bash", "-c", &script]);
+    command
+}
+
+/// A real PostgreSQL, which believes whoever comes.
+fn database(network: &str, folder: &Folder) -> Command {
+    let at = folder.path().display();
+    let script = format!(
+        "set -e; bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1); mkdir -m 700 {at}/database; \
+         chown 65534:65534 {at}/database; as='setpriv --reuid=65534 --regid=65534 --clear-groups'; \
+         cd /; $as $bin/initdb -D {at}/database -U test -A trust -N >/dev/null; \
+         echo 'host all all all trust' >> {at}/database/pg_hba.conf; \
+         $as $bin/postgres -D {at}/database -h 0.0.0.0 -k '' >/dev/null 2>&1 & server=$!; \
+         until $bin/pg_isready -q -h 127.0.0.1 -U test; do sleep 0.1; done; {UNTIL_EOF}"
+    );
+    let mut command = within(network, folder);
+    command.args(["bash", "-c", &script]);
+    command
+}
+
+/// A command in one of the networks, with the world's names.
+fn within(network: &str, folder: &Folder) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{network}"));
+    command.args(["unshare", "--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg("mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"").arg("sh");
+    command.arg(folder.path().join("hosts"));
+    command
+}
+
+/// Makes both networks and the wire between them.
+fn wire(here: &str, there: &str) {
+    for name in [here, there] {
+        run("ip", &["netns", "add", name]);
+        run("ip", &["-n", name, "link", "set", "lo", "up"]);
+    }
+    run(
+        "ip",
+        &["-n", here, "link", "add", "w0", "type", "veth", "peer", "name", "w1", "netns", there],
+    );
+    for (name, device, four, six) in [(here, "w0", HERE, HERE_6), (there, "w1", THERE, THERE_6)] {
+        run("ip", &["-n", name, "address", "add", &format!("{four}/24"), "dev", device]);
+        let six = format!("{six}/64");
+        run("ip", &["-n", name, "-6", "address", "add", &six, "dev", device, "nodad"]);
+        run("ip", &["-n", name, "link", "set", device, "up"]);
+    }
+    run("ip", &["-n", here, "route", "add", "default", "via", THERE]);
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().expect("it is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+}
+
+/// An authority that only this world's daemon trusts, and a certificate for the names.
+fn write_certificates(folder: &Folder) {
+    let key = KeyPair::generate().expect("a key");
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(rcgen::DnType::CommonName, "the test world");
+    let certificate = authority.self_signed(&key).expect("a certificate");
+    folder.write("ca.pem", certificate.pem());
+    folder.write("work/.keep", "");
+    for name in ["run", "state"] {
+        let path = folder.write(&format!("{name}/.keep"), "");
+        let parent = path.parent().expect("it lies in a folder");
+        private(parent);
+    }
+    let issuer = Issuer::new(authority, key);
+    let mut names: Vec<String> = NAMES.map(ToOwned::to_owned).into();
+    names.extend(["six.example".to_owned(), THERE.to_owned()]);
+    let mut server = CertificateParams::new(names).expect("they are names");
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().expect("a key");
+    let certificate = server.signed_by(&key, &issuer).expect("a certificate");
+    folder.write("server.pem", certificate.pem());
+    folder.write("server.key", key.serialize_pem());
+}
+
+fn private(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+}
+
+/// Reads everything there is, for tests that look at a process's files.
+pub(crate) fn whole(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = std::fs::File::open(path) {
+        drop(file.read_to_end(&mut bytes));
+    }
+    bytes
+}
