@@ -1,7 +1,7 @@
 //! Programs that people use, none of which knows of cowork, reach what was allowed and nothing else.
 
 use crate::for_everyone;
-use crate::site::{Site, THERE};
+use crate::site::Site;
 use cowork_testbed::Person;
 
 for_everyone!(
@@ -261,5 +261,4 @@ fn a_large_body_passes(person: Person) {
         let script = format!("{roots} curl -sS https://web.example/big/200000000 | wc -c");
         assert_eq!(site.script(&["--allow", rule], &script).good().trim(), "200000000", "{rule}");
     }
-    let _address = THERE;
 }

@@ -2,6 +2,7 @@
 
 use crate::for_everyone;
 use crate::site::{Site, whole};
+use base64::Engine as _;
 use cowork_testbed::Person;
 use serde_json::Value;
 
@@ -39,7 +40,6 @@ fn a_placeholder_is_swapped_on_its_way(person: Person) {
     let arrived = site.arrived("/swapped");
     let sent = |record: &Value| record["headers"]["authorization"].as_str().map(ToOwned::to_owned);
     assert!(arrived.iter().any(|one| sent(one) == Some(format!("Bearer {VALUE}"))), "{arrived:?}");
-    use base64::Engine as _;
     let basic = base64::engine::general_purpose::STANDARD.encode(format!("me:{VALUE}"));
     assert!(arrived.iter().any(|one| sent(one) == Some(format!("Basic {basic}"))), "{arrived:?}");
 }

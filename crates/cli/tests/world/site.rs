@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The address of the other network's servers.
-pub(crate) const THERE: &str = "11.22.33.7";
+const THERE: &str = "11.22.33.7";
 const HERE: &str = "11.22.33.1";
 const THERE_6: &str = "2a00:1450:7::7";
 const HERE_6: &str = "2a00:1450:7::1";
@@ -53,14 +53,16 @@ impl Site {
         });
         wire(&here, &there);
         write_certificates(&folder);
-        let mut hosts = String::from("127.0.0.1 localhost\n::1 localhost\n");
-        for name in NAMES {
-            hosts += &format!("{THERE} {name}\n");
-        }
-        hosts += &format!("{THERE_6} six.example\n");
-        hosts += "127.0.0.1 inward.example\n10.1.2.3 private.example\n";
-        hosts += &format!("169.254.169.254 metadata.example\n{HERE} own.example\n");
-        folder.write("hosts", hosts);
+        let mut hosts: Vec<String> = NAMES.map(|name| format!("{THERE} {name}")).into();
+        hosts.extend([
+            "127.0.0.1 localhost inward.example".to_owned(),
+            "::1 localhost".to_owned(),
+            "10.1.2.3 private.example".to_owned(),
+            "169.254.169.254 metadata.example".to_owned(),
+            format!("{THERE_6} six.example"),
+            format!("{HERE} own.example"),
+        ]);
+        folder.write("hosts", hosts.join("\n") + "\n");
         let script = folder.write("server.js", include_str!("server.js"));
         let mut node = within(&there, &folder);
         node.args(["node".as_ref(), script.as_os_str(), folder.path().as_os_str()]);
@@ -76,7 +78,7 @@ impl Site {
         let daemon = command.stdin(Stdio::null()).spawn().expect("the daemon starts");
         let site = Self { person, folder, _servers: servers, _daemon: daemon };
         let begin = Instant::now();
-        while !site.folder.path().join("run/api.sock").exists() {
+        while std::fs::metadata(site.folder.path().join("run/api.sock")).is_err() {
             assert!(begin.elapsed() < Duration::from_secs(20), "the daemon did not start");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -220,7 +222,7 @@ fn ssh(network: &str, folder: &Folder) -> Command {
     command
 }
 
-/// A real PostgreSQL, which believes whoever comes.
+/// A real `postgres`, which believes whoever comes.
 fn database(network: &str, folder: &Folder) -> Command {
     let at = folder.path().display();
     let script = format!(

@@ -319,8 +319,9 @@ fn merged(old: WantedNetwork, change: &NetworkChange) -> Result<WantedNetwork, T
         new.secrets.retain(|known| known != secret);
         if new.rules.len() + new.presets.len() + new.secrets.len() == before {
             let sentence = format!("the session has no rule `{}`", name.escape_debug());
-            return Err(Trouble::missing("no-rule", sentence)
-                .with_hint("see `cowork net rules ID`; rules for every session: `cowork net standing`"));
+            return Err(Trouble::missing("no-rule", sentence).with_hint(
+                "see `cowork net rules ID`; rules for every session: `cowork net standing`",
+            ));
         }
     }
     for rule in &change.add {
