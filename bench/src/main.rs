@@ -15,6 +15,7 @@ mod engine;
 mod growth;
 mod life;
 mod memory;
+mod network;
 mod options;
 mod peers;
 mod plain;
@@ -32,7 +33,12 @@ use std::process::ExitCode;
 use stopped::Stopped;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args_os().skip(1)) {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let text: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(done) = network::role(&text) {
+        return ended(done);
+    }
+    let options = match Options::parse(words.into_iter()) {
         Ok(options) => options,
         Err(stopped) => {
             eprintln!("error: {stopped}\n\n{}", options::USAGE);
@@ -44,6 +50,10 @@ fn main() -> ExitCode {
         None if options.as_user => user::again(&options),
         None => measure(&options),
     };
+    ended(done)
+}
+
+fn ended(done: Result<(), Stopped>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(stopped) => {
@@ -59,13 +69,14 @@ type Measure = fn(&Site, &Options, &mut Book) -> Result<(), Stopped>;
 fn measure(options: &Options) -> Result<(), Stopped> {
     let site = Site::prepare(options)?;
     let mut book = Book::default();
-    let parts: [(Part, &str, Measure); 6] = [
+    let parts: [(Part, &str, Measure); 7] = [
         (Part::Start, "starting a program", start::measure),
         (Part::Life, "changing a session", life::measure),
         (Part::Memory, "memory of idle sessions", memory::measure),
         (Part::Steady, "work inside a session", steady::measure),
         (Part::Growth, "growth of the time to make a session", growth::measure),
         (Part::Daemon, daemon::TITLE, daemon::measure),
+        (Part::Network, network::TITLE, network::measure),
     ];
     for (part, title, run) in parts {
         if !options.parts.contains(&part) {

@@ -9,12 +9,12 @@ usage: cowork-bench [OPTIONS]
   --quick            few repetitions, to see that everything works
   --as-user          measure as an ordinary user (to be started as root)
   --json FILE        write the results there as well
-  --only PART,…      of start, life, memory, steady, growth, daemon
+  --only PART,…      of start, life, memory, steady, growth, daemon, network
   --rounds N         turns that every quick contender gets
   --idle N           sessions whose memory is measured
   --live N           largest number of live sessions
-  --programs FOLDER  where cowork, coworkd, cowork-keeper and cowork-init are
-                     (else $COWORK_PROGRAMS, else beside this program)
+  --programs FOLDER  where cowork, coworkd, cowork-keeper, cowork-init and
+                     cowork-egress are (else $COWORK_PROGRAMS, else beside this program)
   --srt FILE         the `srt` to compare with
 Peers are looked for on $PATH and in $COWORK_BENCH_PEERS.";
 
@@ -27,15 +27,17 @@ pub(crate) enum Part {
     Steady,
     Growth,
     Daemon,
+    Network,
 }
 
-const PARTS: [(Part, &str); 6] = [
+const PARTS: [(Part, &str); 7] = [
     (Part::Start, "start"),
     (Part::Life, "life"),
     (Part::Memory, "memory"),
     (Part::Steady, "steady"),
     (Part::Growth, "growth"),
     (Part::Daemon, "daemon"),
+    (Part::Network, "network"),
 ];
 
 /// How much is measured.

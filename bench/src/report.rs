@@ -2,7 +2,7 @@
 
 use crate::book::{Book, Row, Seen, Summary, micros};
 use crate::site::Site;
-use crate::{daemon, life, memory, start, steady};
+use crate::{daemon, life, memory, network, start, steady};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -78,6 +78,7 @@ fn targets(book: &Book) -> Vec<Target> {
         Target::new("reads in a grant", Bound::AtLeast(0.95), "of native", reads),
     ];
     targets.extend(daemon_targets(book));
+    targets.extend(network_targets(book));
     targets
 }
 
@@ -105,6 +106,70 @@ fn daemon_targets(book: &Book) -> Vec<Target> {
         Target::new("cowork exec of true", most(1.0), "× bwrap", bwrap),
         Target::new("srt, against cowork exec of a no-op", least(20.0), "× cowork", srt),
         Target::new("session from the pool", most(2.0), "units", pooled),
+    ]
+}
+
+/// The promises about the way out of a session.
+fn network_targets(book: &Book) -> Vec<Target> {
+    use network::{
+        BY_ADDRESS, BY_NAME, CONNECT, DIRECT, SOCATS, SRT, TLS_DIRECT, TLS_INSPECTED,
+        TLS_MITMPROXY, bulk, cold, crowd, kept, new,
+    };
+    let time = |name: String| {
+        let summary = book.summary_in(network::TITLE, &name);
+        summary.map(|summary| (micros(summary.median), micros(summary.min)))
+    };
+    let ratio = |name: String, base: String| {
+        let ((median, min), (of_median, of_min)) = (time(name)?, time(base)?);
+        Some((median / of_median, min / of_min))
+    };
+    let look_up = || {
+        let ((named, named_min), (known, known_min)) =
+            (time(new(BY_NAME))?, time(new(BY_ADDRESS))?);
+        Some((named - known, named_min - known_min))
+    };
+    let number = |name: String| book.number(&name).map(|number| (number, number));
+    let processor = || {
+        let (ours, _) = number(network::processor(BY_ADDRESS))?;
+        let (direct, _) = number(network::processor(DIRECT))?;
+        (direct > 0.0).then(|| (ours / direct, ours / direct))
+    };
+    let most = |name, bound, unit, pair| Target::new(name, Bound::AtMost(bound), unit, pair);
+    let least = |name, bound, unit, pair| Target::new(name, Bound::AtLeast(bound), unit, pair);
+    vec![
+        least("tunnel: bulk", 0.8, "× direct", ratio(bulk(DIRECT), bulk(BY_ADDRESS))),
+        most("tunnel: processor time per byte", 1.3, "× direct", processor()),
+        most("tunnel: new connection", 2.5, "× direct", ratio(new(BY_ADDRESS), new(DIRECT))),
+        most("tunnel: kept connection", 2.2, "× direct", ratio(kept(BY_ADDRESS), kept(DIRECT))),
+        least("tunnel: connections/s", 0.6, "× direct", ratio(crowd(DIRECT), crowd(BY_ADDRESS))),
+        most("look-up of a name, for each connection", 150.0, "µs", look_up()),
+        least("two socats: bulk", 6.0, "× cowork", ratio(bulk(SOCATS), bulk(BY_ADDRESS))),
+        least("two socats: new connection", 5.0, "× cowork", ratio(new(SOCATS), new(BY_ADDRESS))),
+        least("two socats: connections", 5.0, "× cowork", ratio(crowd(SOCATS), crowd(BY_ADDRESS))),
+        least("srt: bulk", 15.0, "× cowork", ratio(bulk(SRT), bulk(CONNECT))),
+        least("srt: new connection", 8.0, "× cowork", ratio(new(SRT), new(CONNECT))),
+        least("srt: connections", 8.0, "× cowork", ratio(crowd(SRT), crowd(CONNECT))),
+        most(
+            "inspection: cold connection",
+            2.6,
+            "× direct",
+            ratio(cold(TLS_INSPECTED), new(TLS_DIRECT)),
+        ),
+        most(
+            "inspection: new connection",
+            1.7,
+            "× direct",
+            ratio(new(TLS_INSPECTED), new(TLS_DIRECT)),
+        ),
+        least("inspection: bulk", 0.8, "× direct", ratio(bulk(TLS_DIRECT), bulk(TLS_INSPECTED))),
+        least("mitmproxy: bulk", 4.0, "× cowork", ratio(bulk(TLS_MITMPROXY), bulk(TLS_INSPECTED))),
+        least(
+            "mitmproxy: new connection",
+            8.0,
+            "× cowork",
+            ratio(new(TLS_MITMPROXY), new(TLS_INSPECTED)),
+        ),
+        most("idle egress process", 8.0, "MiB", number(network::IDLE.to_owned())),
     ]
 }
 
@@ -255,7 +320,7 @@ fn json_row(row: &Row, book: &Book) -> Value {
 mod tests {
     use super::{show, targets};
     use crate::book::Book;
-    use crate::{daemon, start};
+    use crate::{daemon, network, start};
     use std::time::Duration;
 
     #[test]
@@ -301,6 +366,33 @@ mod tests {
         assert_eq!(judged("cowork exec of true"), ("0.54".into(), "met"));
         assert_eq!(judged("srt, against cowork exec of a no-op"), ("19.60".into(), "MISSED"));
         assert_eq!(judged("session from the pool"), ("2.50".into(), "MISSED"));
+    }
+
+    #[test]
+    fn a_way_out_is_judged_by_its_likes() {
+        let mut book = Book::default();
+        book.section(network::TITLE);
+        for (name, time) in [
+            (network::bulk(network::DIRECT), 100),
+            (network::bulk(network::BY_ADDRESS), 110),
+            (network::bulk(network::SOCATS), 550),
+            (network::new(network::DIRECT), 100),
+            (network::new(network::BY_ADDRESS), 260),
+            (network::new(network::BY_NAME), 400),
+        ] {
+            book.took(&name, Duration::from_micros(time));
+        }
+        let judged = |name: &str| {
+            let targets = targets(&book);
+            let target = targets.iter().find(|target| target.name == name).unwrap();
+            (target.measured.map(|number| format!("{number:.2}")), target.verdict())
+        };
+        assert_eq!(judged("tunnel: bulk"), (Some("0.91".into()), "met"));
+        assert_eq!(judged("tunnel: new connection"), (Some("2.60".into()), "MISSED"));
+        assert_eq!(judged("two socats: bulk"), (Some("5.00".into()), "MISSED"));
+        let look_up = judged("look-up of a name, for each connection");
+        assert_eq!(look_up, (Some("140.00".into()), "met"));
+        assert_eq!(judged("idle egress process"), (None, "not measured"));
     }
 
     #[test]

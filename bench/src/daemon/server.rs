@@ -26,7 +26,7 @@ const QUIET: Duration = Duration::from_millis(40);
 
 /// A daemon, asked to leave at the end.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     runtime: PathBuf,
     state: PathBuf,
@@ -34,7 +34,16 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts a daemon with new folders of this name.
-    pub(super) fn start(site: &Site, name: &str) -> Result<Self, Stopped> {
+    pub(crate) fn start(site: &Site, name: &str) -> Result<Self, Stopped> {
+        Self::start_with(site, name, &[])
+    }
+
+    /// The same, with variables.
+    pub(crate) fn start_with(
+        site: &Site,
+        name: &str,
+        variables: &[(&str, &Path)],
+    ) -> Result<Self, Stopped> {
         let (runtime, state) = (site.at(&format!("{name}-run")), site.at(&format!("{name}-state")));
         for folder in [&runtime, &state] {
             let failed = |error: std::io::Error| Stopped::at(folder.display(), error);
@@ -46,7 +55,7 @@ impl Server {
         let failed = |error: std::io::Error| Stopped::at(program.display(), error);
         let said = std::fs::File::create(places::log_in(&runtime)).map_err(failed)?;
         let mut command = site.command(&program);
-        command.arg("--stay").current_dir("/").stderr(said);
+        command.arg("--stay").current_dir("/").stderr(said).envs(variables.iter().copied());
         let child = with_places(&mut command, &runtime, &state).spawn().map_err(failed)?;
         let mut server = Self { child, runtime, state };
         let end = Instant::now() + PATIENCE;
@@ -63,26 +72,26 @@ impl Server {
     }
 
     /// A connection that is kept.
-    pub(super) fn client(&self) -> Result<Client, Stopped> {
+    pub(crate) fn client(&self) -> Result<Client, Stopped> {
         Ok(Client::connect(&places::socket_in(&self.runtime))?)
     }
 
     /// The command line client, which speaks to this daemon.
-    pub(super) fn cowork(&self, site: &Site, arguments: &[&str]) -> Command {
+    pub(crate) fn cowork(&self, site: &Site, arguments: &[&str]) -> Command {
         let mut command = site.command(site.programs.join("cowork"));
         with_places(&mut command, &self.runtime, &self.state).args(arguments);
         command
     }
 
     /// The process ids of the daemon and its keeper.
-    pub(super) fn processes(&self) -> Result<[u32; 2], Stopped> {
+    pub(crate) fn processes(&self) -> Result<[u32; 2], Stopped> {
         let info: Info = self.client()?.get("/v1/info")?;
         let keeper = info.keeper.ok_or_else(|| Stopped::new("the daemon has no keeper"))?;
         Ok([info.pid, keeper.unsigned_abs()])
     }
 
     /// Asks the daemon to leave, and waits until it has.
-    pub(super) fn leave(mut self) -> Result<(), Stopped> {
+    pub(crate) fn leave(mut self) -> Result<(), Stopped> {
         match self.end() {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(Stopped::at("the daemon ended", status)),
@@ -126,7 +135,7 @@ pub(super) fn wanted(site: &Site, id: Option<String>) -> NewSession {
 }
 
 /// Makes a session; says how long that took, from the request to the answer.
-pub(super) fn create(
+pub(crate) fn create(
     client: &mut Client,
     wanted: &NewSession,
 ) -> Result<(Session, Duration), Stopped> {
@@ -136,14 +145,14 @@ pub(super) fn create(
 }
 
 /// Removes a session; says how long that took.
-pub(super) fn remove(client: &mut Client, id: &str) -> Result<Duration, Stopped> {
+pub(crate) fn remove(client: &mut Client, id: &str) -> Result<Duration, Stopped> {
     let begin = Instant::now();
     client.call(&Request::new(Method::Delete, session(id, "")))?;
     Ok(begin.elapsed())
 }
 
 /// The target of a session or of something in it.
-pub(super) fn session(id: &str, rest: &str) -> String {
+pub(crate) fn session(id: &str, rest: &str) -> String {
     format!("/v1/sessions/{}{rest}", uri::segment(id))
 }
 

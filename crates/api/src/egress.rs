@@ -389,8 +389,10 @@ pub struct Target {
     pub method: Option<String>,
     /// Its path without the query, if it is known.
     pub path: Option<String>,
-    /// Who wants to reach it, if it could be found out.
+    /// Who wants to reach it, if it could be found out. An egress process leaves it to the daemon.
     pub process: Option<Process>,
+    /// The kernel's number of the socket that it came from; 0 if it is not known.
+    pub socket: u64,
     /// How it arrived.
     pub via: Via,
 }

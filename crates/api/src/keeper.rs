@@ -139,6 +139,13 @@ pub enum Request {
         /// Which session.
         session: String,
     },
+    /// Which process of a session has a socket open.
+    Owner {
+        /// Which session.
+        session: String,
+        /// The kernel's number of the socket.
+        socket: u64,
+    },
 }
 
 /// To a client.
@@ -198,6 +205,8 @@ pub enum Reply {
     Weighed(u64),
     /// Sockets of a session's network, beside this in the same order.
     Listening(Vec<egress::Socket>),
+    /// The process that has a socket open, if one has.
+    Owner(Option<Process>),
 }
 
 /// What a session uses now, and has used since it was made.

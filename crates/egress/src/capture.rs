@@ -10,6 +10,7 @@ use bytes::Bytes;
 use cowork_api::egress::{Target, Via};
 use cowork_policy::egress::Place;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -53,6 +54,7 @@ pub(crate) async fn serve(house: Arc<House>, listener: TcpListener, door: Door) 
         }
         cowork_sys::ignore(stream.set_nodelay(true));
         let flow = house.office.arrive();
+        flow.socket.store(house.registrar.number(&stream), Ordering::Relaxed);
         let visitor = Visitor { house: Arc::clone(&house), flow, stream };
         match door {
             Door::Http => drop(tokio::spawn(crate::proxy::serve(visitor))),
@@ -104,7 +106,7 @@ async fn captured(visitor: Visitor) {
     let Visitor { house, flow, stream } = visitor;
     let Ok(to) = stream.local_addr() else { return };
     let (host, port) = (to.ip().to_canonical(), to.port());
-    let target = Target { host: host.to_string(), port, via: Via::Capture, ..Target::default() };
+    let target = Target { host: host.to_string(), port, via: Via::Capture, ..flow.unsaid() };
     let place = if is_synthetic(host) {
         place_of(&house, &target.host)
     } else {

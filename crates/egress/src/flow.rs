@@ -17,6 +17,8 @@ pub struct Flow {
     pub up: AtomicU64,
     /// Bytes to the session.
     pub down: AtomicU64,
+    /// The kernel's number of the socket that it came from; 0 if it is not known.
+    pub(crate) socket: AtomicU64,
     requests: AtomicU32,
     state: Mutex<State>,
     /// Where it is listed.
@@ -45,6 +47,11 @@ impl Flow {
     /// The number of the next request in it.
     pub fn next_request(&self) -> u32 {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What it wants is not known yet.
+    pub(crate) fn unsaid(&self) -> Target {
+        Target { socket: self.socket.load(Ordering::Relaxed), ..Target::default() }
     }
 
     /// Milliseconds from its arrival.
@@ -85,6 +92,7 @@ impl Flows {
             since: Instant::now(),
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
+            socket: AtomicU64::new(0),
             requests: AtomicU32::new(0),
             state: Mutex::default(),
             list: Arc::downgrade(self),

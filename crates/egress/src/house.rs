@@ -5,6 +5,7 @@ use crate::http::Interceptor;
 use crate::names::Names;
 use crate::office::Office;
 use crate::quota::Quotas;
+use crate::whose::Registrar;
 use cowork_api::egress::Begin;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -25,6 +26,8 @@ pub struct House {
     pub names: Names,
     /// Counts what rules limit.
     pub quotas: Quotas,
+    /// Tells which sockets connections come from.
+    pub(crate) registrar: Registrar,
     /// Room for those who have not said yet what they want.
     pub(crate) hearing: Semaphore,
 }
@@ -37,7 +40,7 @@ impl House {
         let dialer = Dialer::new(begin)?;
         let office = Office::new(&begin.session, begin.rules.clone(), begin.secrets.clone());
         let (names, quotas) = (Names::default(), Quotas::default());
-        let hearing = Semaphore::new(MAX_HEARD);
-        Ok(Arc::new(Self { office, dialer, interceptor, names, quotas, hearing }))
+        let (registrar, hearing) = (Registrar::default(), Semaphore::new(MAX_HEARD));
+        Ok(Arc::new(Self { office, dialer, interceptor, names, quotas, registrar, hearing }))
     }
 }

@@ -35,3 +35,4 @@ mod refusal;
 mod refused_names;
 mod relay;
 mod socks;
+mod whose;

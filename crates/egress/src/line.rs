@@ -14,6 +14,7 @@ use cowork_sys::Errno;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -79,6 +80,25 @@ async fn converse(channel: Channel, house: Arc<House>, ready: FromEgress) -> io:
     tokio::select! {
         ended = tell(&line, &house) => ended,
         ended = clerk.hear(&line) => ended,
+        () = tidy_up(&house) => Ok(()),
+    }
+}
+
+/// Gives memory back when a rush is over: the process is there as long as its session.
+async fn tidy_up(house: &House) {
+    /// How often it is looked whether one is.
+    const OFTEN: Duration = Duration::from_secs(5);
+    /// How many connections make a rush.
+    const RUSH: usize = 32;
+    let mut most = 0;
+    loop {
+        tokio::time::sleep(OFTEN).await;
+        let now = house.office.flows();
+        most = most.max(now);
+        if most >= RUSH && now <= most / 2 {
+            cowork_sys::memory::give_back();
+            most = now;
+        }
     }
 }
 
@@ -176,9 +196,10 @@ impl Clerk {
                 self.published.add(handle);
                 return Ok(());
             }
-            // It tells whose a connection is by number, but not which process has it: nothing here
-            // can look at processes.
-            Socket::Diagnostics => return Ok(()),
+            Socket::Diagnostics => {
+                house.registrar.appoint(handle);
+                return Ok(());
+            }
         };
         tokio::spawn(serve(house, listener(handle)?, door));
         Ok(())

@@ -53,7 +53,7 @@ pub(crate) async fn serve(visitor: Visitor) {
     let Some((host, port)) = split(&authority) else {
         return say_last(stream, &bad_request("CONNECT wants host:port")).await;
     };
-    let target = Target { host: host.into(), port, via: Via::Connect, ..Target::default() };
+    let target = Target { host: host.into(), port, via: Via::Connect, ..flow.unsaid() };
     match place_of(&house, host) {
         Ok(place) => {
             let target = Target { host: place.to_string(), ..target };

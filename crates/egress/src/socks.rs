@@ -50,7 +50,7 @@ pub(crate) async fn serve(visitor: Visitor) {
         Ok(Err(Unserved::Told(words))) => return say_last(stream, &words).await,
         Ok(Err(Unserved::Broken)) | Err(_) => return,
     };
-    let target = Target { host, port, via: Via::Socks, ..Target::default() };
+    let target = Target { host, port, via: Via::Socks, ..flow.unsaid() };
     match place_of(&house, &target.host) {
         Ok(place) => {
             let target = Target { host: place.to_string(), ..target };

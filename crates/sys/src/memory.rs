@@ -1,6 +1,12 @@
-//! Reading the memory of another process.
+//! Reading the memory of another process, and giving back one's own.
 
 use crate::{Errno, last_errno};
+
+/// Gives memory that this process has freed back to the system, as far as its allocator knows how.
+pub fn give_back() {
+    // SAFETY: the call takes no pointer, and the allocator guards itself.
+    unsafe { libc::malloc_trim(0) };
+}
 
 /// Copies up to `buffer.len()` bytes at `address` of process or thread `pid`; says how many came.
 ///

@@ -30,7 +30,7 @@ const BARE: &str =
     "unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NO_PROXY no_proxy; ";
 /// What the world's servers are verified by, where nothing is looked into.
 const ROOTS: &str =
-    "export SSL_CERT_FILE=$PWD/mnt/work/ca.pem CURL_CA_BUNDLE=$PWD/mnt/work/ca.pem; ";
+    "export SSL_CERT_FILE=$PWD/mnt/desk/ca.pem CURL_CA_BUNDLE=$PWD/mnt/desk/ca.pem; ";
 
 /// The tunnel's server is verified by the client itself, so it needs the world's authority.
 fn with_roots(site: &Site) -> String {
@@ -144,7 +144,7 @@ fn node_websocket(person: Person) {
          r.on('response', (response) => { console.log('refused', response.statusCode); process.exit(1); });\n\
          r.end();\n",
     );
-    let said = site.script(&["--allow", "GET https://web.example/**"], "node mnt/work/ws.js");
+    let said = site.script(&["--allow", "GET https://web.example/**"], "node mnt/desk/ws.js");
     assert_eq!(said.good(), "hello\n");
 }
 
@@ -157,7 +157,7 @@ fn java(person: Person) {
          HttpResponse<String> r = HttpClient.newHttpClient().send(HttpRequest.newBuilder(URI.create(\"https://web.example/java\")).build(), HttpResponse.BodyHandlers.ofString());\n\
          System.out.print(r.body()); } }\n",
     );
-    let said = site.script(&["--allow", "GET https://web.example/**"], "java mnt/work/Get.java");
+    let said = site.script(&["--allow", "GET https://web.example/**"], "java mnt/desk/Get.java");
     assert_eq!(said.good(), "hello from web.example\n");
 }
 
@@ -175,8 +175,8 @@ fn git_over_ssh(person: Person) {
     let site = Site::of(person);
     let repository = site.folder.path().join("repository.git").display().to_string();
     let script = format!(
-        "export GIT_SSH_COMMAND='ssh -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i '$PWD/mnt/work/key; \
-         cp mnt/work/key /tmp/key; chmod 600 /tmp/key; export GIT_SSH_COMMAND=\"${{GIT_SSH_COMMAND% *}} /tmp/key\"; \
+        "export GIT_SSH_COMMAND='ssh -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i '$PWD/mnt/desk/key; \
+         cp mnt/desk/key /tmp/key; chmod 600 /tmp/key; export GIT_SSH_COMMAND=\"${{GIT_SSH_COMMAND% *}} /tmp/key\"; \
          git clone -q ssh://root@ssh.example{repository} /tmp/copy && cat /tmp/copy/file"
     );
     let said = site.script(&["--allow", "ssh.example:22"], &script);

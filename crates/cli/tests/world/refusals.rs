@@ -4,6 +4,7 @@ use crate::for_everyone;
 use crate::site::Site;
 use cowork_testbed::Person;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ for_everyone!(
     nothing_is_told_to_a_name_server,
     udp_is_refused_at_once,
     an_unknown_host_waits_for_the_user,
+    programs_that_know_no_proxy_wait_at_the_request,
     rules_change_while_it_runs,
     what_went_where_is_shown,
     a_killed_egress_is_replaced_and_nothing_passes_meanwhile,
@@ -125,6 +127,23 @@ fn udp_is_refused_at_once(person: Person) {
     assert!(said.ends_with("True\n") && !said.contains("answered"), "{said}");
 }
 
+/// The request of a session that waits for the user.
+#[track_caller]
+fn pending(site: &Site, id: &str) -> Value {
+    let begin = Instant::now();
+    loop {
+        let said = site.say(&["requests", "--json"]).good();
+        let all: Value = serde_json::from_str(&said).expect("it is JSON");
+        let all = all.as_array().cloned().or_else(|| all["items"].as_array().cloned());
+        let own = all.into_iter().flatten().find(|request| request["session"] == id);
+        if let Some(request) = own {
+            return request;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10), "nobody asked: {said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn an_unknown_host_waits_for_the_user(person: Person) {
     let site = Site::of(person);
     let id = site.say(&["new", "--net", "ask"]).good();
@@ -134,22 +153,8 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
         let mut command = site.cowork(&["exec", id, "--", "curl", "-sS", &url]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
     };
-    let pending = || {
-        let begin = Instant::now();
-        loop {
-            let said = site.say(&["requests", "--json"]).good();
-            let all: Value = serde_json::from_str(&said).expect("it is JSON");
-            let all = all.as_array().cloned().or_else(|| all["items"].as_array().cloned());
-            let own = all.into_iter().flatten().find(|request| request["session"] == id);
-            if let Some(request) = own {
-                return request;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(10), "nobody asked: {said}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     let waiting = ask("asked-no");
-    let request = pending();
+    let request = pending(site, id);
     assert_eq!(request["kind"], "host");
     assert!(
         request["wanted"].as_str().is_some_and(|wanted| wanted.contains("web.example")),
@@ -161,13 +166,45 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
     assert!(String::from_utf8_lossy(&said.stdout).contains("rejected"), "{said:?}");
     assert!(site.arrived("asked-no").is_empty());
     let waiting = ask("asked-yes");
-    let number = pending()["id"].to_string();
+    let number = pending(site, id)["id"].to_string();
     site.say(&["decide", &number, "allow", "--session"]).good();
     let said = waiting.wait_with_output().expect("it ends");
     assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
     // Said for the session: not asked again.
     let said = ask("asked-again").wait_with_output().expect("it ends");
     assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
+    site.say(&["rm", id]).good();
+}
+
+/// The greeting is done at once: programs give one up after ten seconds, and wait longer for an
+/// answer.
+fn programs_that_know_no_proxy_wait_at_the_request(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--net", "ask"]).good();
+    let id = id.trim();
+    let program = "const https = require('https'); const begin = Date.now(); \
+                   const r = https.get('https://web.example/at-the-request', (s) => { \
+                   console.log(s.statusCode); s.resume(); }); \
+                   r.on('socket', (s) => s.on('secureConnect', () => console.log('greeted')));";
+    let bare = "unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy; exec node -e \"$0\"";
+    let mut command = site.cowork(&["exec", id, "--", "sh", "-c", bare, program]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut waiting = command.spawn().expect("it starts");
+    let mut output = BufReader::new(waiting.stdout.take().expect("it is piped"));
+    let mut said = String::new();
+    output.read_line(&mut said).expect("it says something");
+    assert_eq!(said, "greeted\n");
+    let request = pending(site, id);
+    assert!(
+        request["reason"].as_str().is_some_and(|reason| reason.contains("at-the-request")),
+        "{request}"
+    );
+    assert!(site.arrived("at-the-request").is_empty());
+    site.say(&["decide", &request["id"].to_string(), "allow"]).good();
+    said.clear();
+    output.read_line(&mut said).expect("it says something");
+    assert_eq!(said, "200\n");
+    waiting.wait().expect("it ends");
     site.say(&["rm", id]).good();
 }
 
@@ -192,7 +229,7 @@ fn what_went_where_is_shown(person: Person) {
     let id = site.say(&["new", "--allow", "web.example"]).good();
     let id = id.trim();
     let script =
-        "curl -sS http://web.example/shown >/dev/null; curl -sS http://denied.example/ >/dev/null";
+        "curl -sS http://web.example/events >/dev/null; curl -sS http://denied.example/ >/dev/null";
     site.say(&["exec", id, "--", "sh", "-c", script]).good();
     let begin = Instant::now();
     loop {
@@ -210,6 +247,8 @@ fn what_went_where_is_shown(person: Person) {
     assert!(would.out.contains("no-rule") || would.out.contains("no rule"), "{would:?}");
     let audit = site.say(&["audit", id, "--json"]).good();
     assert!(audit.contains("network.decided") && audit.contains("denied.example"), "{audit}");
+    // It was there long enough to be seen.
+    assert!(audit.contains("curl ("), "the process is named: {audit}");
     site.say(&["rm", id]).good();
     site.say(&["audit", "verify"]).good();
 }

@@ -35,7 +35,6 @@ pub(crate) struct Site {
     pub(crate) folder: Folder,
     /// Their standard inputs end with this, and the servers with that.
     _servers: Vec<(Child, ChildStdin)>,
-    _daemon: Child,
 }
 
 impl Site {
@@ -66,17 +65,24 @@ impl Site {
         let script = folder.write("server.js", include_str!("server.js"));
         let mut node = within(&there, &folder);
         node.args(["node".as_ref(), script.as_os_str(), folder.path().as_os_str()]);
-        let servers =
-            vec![start(node), start(ssh(&there, &folder)), start(database(&there, &folder))];
+        let servers = vec![
+            start(&mut node),
+            start(&mut ssh(&there, &folder)),
+            start(&mut database(&there, &folder)),
+        ];
         let mut command = within(&here, &folder);
         let (uid, programs) = (person.uid(), cowork_testbed::programs());
         if person == Person::User {
             command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
             command.arg("--clear-groups");
         }
-        command.arg(programs.join("coworkd")).env_clear().envs(variables(person, &folder));
-        let daemon = command.stdin(Stdio::null()).spawn().expect("the daemon starts");
-        let site = Self { person, folder, _servers: servers, _daemon: daemon };
+        // It stays, whether or not it has something to do, until this process ends.
+        let script = "\"$1\" --stay >/dev/null 2>\"$2\" & server=$!; ";
+        command.args(["bash", "-c", &format!("{script}{UNTIL_EOF}"), "bash"]);
+        command.arg(programs.join("coworkd")).arg(folder.write("daemon.log", ""));
+        let mut servers = servers;
+        servers.push(start(command.env_clear().envs(variables(person, &folder))));
+        let site = Self { person, folder, _servers: servers };
         let begin = Instant::now();
         while std::fs::metadata(site.folder.path().join("run/api.sock")).is_err() {
             assert!(begin.elapsed() < Duration::from_secs(20), "the daemon did not start");
@@ -93,7 +99,7 @@ impl Site {
     pub(crate) fn cowork(&self, arguments: &[&str]) -> Command {
         let mut command = self.person.cowork();
         command.envs(variables(self.person, &self.folder)).args(arguments);
-        command.current_dir(self.folder.path().join("work"));
+        command.current_dir(self.folder.path().join("desk"));
         command
     }
 
@@ -134,7 +140,7 @@ impl Site {
 
     /// A file that sessions of this world can use, in the folder that they are given.
     pub(crate) fn place(&self, name: &str, contents: &str) -> PathBuf {
-        self.folder.write(&format!("work/{name}"), contents)
+        self.folder.write(&format!("desk/{name}"), contents)
     }
 }
 
@@ -173,7 +179,6 @@ fn variables(person: Person, folder: &Folder) -> Vec<(String, String)> {
         ("LANG", "C.UTF-8".to_owned()),
         ("COWORK_RUNTIME_DIR", at("run")),
         ("COWORK_STATE_DIR", at("state")),
-        ("COWORK_IDLE", "5".to_owned()),
         ("COWORK_EXTRA_ROOTS", at("ca.pem")),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -181,7 +186,7 @@ fn variables(person: Person, folder: &Folder) -> Vec<(String, String)> {
 }
 
 /// Starts servers that say when they are ready, and end with their standard input.
-fn start(mut command: Command) -> (Child, ChildStdin) {
+fn start(command: &mut Command) -> (Child, ChildStdin) {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = pipes.spawn().expect("it is installed");
     let output = server.stdout.take().expect("it is piped");
@@ -203,13 +208,13 @@ fn ssh(network: &str, folder: &Folder) -> Command {
     let at = folder.path().display();
     let settings = format!(
         "Port 22\nHostKey {at}/host-key\nPermitRootLogin yes\nPasswordAuthentication no\n\
-         AuthorizedKeysFile {at}/work/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+         AuthorizedKeysFile {at}/desk/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
     );
     folder.write("sshd.conf", settings);
     let script = format!(
         "set -e; cd {at}; mount -t tmpfs none /run; mkdir -m 755 /run/sshd; \
-         for key in host-key work/key; do ssh-keygen -q -t ed25519 -N '' -f $key; done; \
-         chown {owner}:{owner} work/key work/key.pub; \
+         for key in host-key desk/key; do ssh-keygen -q -t ed25519 -N '' -f $key; done; \
+         chown {owner}:{owner} desk/key desk/key.pub; \
          git init -q --bare repository.git; git init -q copy; cd copy; echo text > file; git add file; \
          git -c user.name=me -c user.email=me@example commit -q -m first; \
          git push -q ../repository.git HEAD:refs/heads/main; cd ..; \
@@ -281,7 +286,7 @@ fn write_certificates(folder: &Folder) {
     authority.distinguished_name.push(rcgen::DnType::CommonName, "the test world");
     let certificate = authority.self_signed(&key).expect("a certificate");
     folder.write("ca.pem", certificate.pem());
-    folder.write("work/.keep", "");
+    folder.write("desk/.keep", "");
     for name in ["run", "state"] {
         let path = folder.write(&format!("{name}/.keep"), "");
         let parent = path.parent().expect("it lies in a folder");

@@ -285,7 +285,13 @@ impl Daemon {
     /// What a session reaches, and what it was refused.
     pub(crate) async fn traffic(&self, session: &Session) -> Traffic {
         let flows = match session.line() {
-            Some(line) => line.flows().await.map(|(flows, _)| flows).unwrap_or_default(),
+            Some(line) => {
+                let mut flows = line.flows().await.map(|(flows, _)| flows).unwrap_or_default();
+                for flow in &mut flows {
+                    flow.target.process = line.owners().of(flow.flow);
+                }
+                flows
+            }
             None => Vec::new(),
         };
         let flows = flows.into_iter().map(|flow| NetworkFlow {

@@ -4,6 +4,7 @@
 //! nothing else follows from it. Its line is kept by the keeper too: it ends when both have let go,
 //! or when the daemon shuts the line down.
 
+use super::whose::Owners;
 use crate::engine::Packets;
 use crate::trouble::Trouble;
 use cowork_api::egress::{Flow, FromEgress, Socket, ToEgress};
@@ -51,6 +52,8 @@ pub(crate) struct Line {
     gone: AtomicBool,
     /// Requests of the user's that stand for its asks.
     asks: Mutex<BTreeMap<u64, u64>>,
+    /// Whose its connections are.
+    owners: Mutex<Owners>,
     /// Ports that it listens on.
     ports: Mutex<BTreeSet<u16>>,
     /// The process, where it is a child of this daemon.
@@ -108,9 +111,15 @@ impl Line {
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             asks: Mutex::default(),
+            owners: Mutex::default(),
             ports: Mutex::default(),
             child: Mutex::new(child),
         })
+    }
+
+    /// Whose its connections are.
+    pub(crate) fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

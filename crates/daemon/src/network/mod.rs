@@ -24,6 +24,7 @@ mod told;
 mod trust;
 mod variables;
 mod vault;
+mod whose;
 
 pub(crate) use asks::KIND as ASK;
 pub(crate) use har::har;

@@ -294,9 +294,10 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
         };
         let Some(message) = heard else { return };
         match message {
-            FromEgress::Record(record) => {
+            FromEgress::Record(mut record) => {
                 // What an earlier daemon took comes again if it could not say so.
                 if record.number > taken {
+                    daemon.attribute(session, line, &mut record).await;
                     daemon.take_record(session, since, &record).await;
                     taken = record.number;
                 }
@@ -305,7 +306,10 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                     drop(line.tell(&ToEgress::Acknowledge { upto: taken }).await);
                 }
             }
-            FromEgress::Ask(ask) => daemon.host_asked(session, line, &ask),
+            FromEgress::Ask(mut ask) => {
+                daemon.name_process(session, line, 0, &mut ask.target).await;
+                daemon.host_asked(session, line, &ask);
+            }
             FromEgress::Withdraw { ask } => daemon.host_withdrawn(line, ask),
             FromEgress::WantInward => {
                 let (daemon, session) = (Arc::clone(daemon), Arc::clone(session));

@@ -122,8 +122,7 @@ pub async fn undecided(
 
 /// Carries requests to the HTTP proxy that name their host (`GET http://host/ HTTP/1.1`).
 pub async fn forward(house: Arc<House>, flow: Arc<Flow>, stream: Prefixed<TcpStream>) {
-    let process = flow.state().target.process.clone();
-    let base = Target { via: Via::Forward, process, ..Target::default() };
+    let base = Target { via: Via::Forward, ..flow.unsaid() };
     serve::forward(Line::new(house, flow, base, None), stream).await;
 }
 

@@ -47,6 +47,27 @@ pub(crate) fn measure(session: &mut Session) -> Measured {
     }
 }
 
+/// The process of a session that has a socket open, by the kernel's number of the socket.
+pub(crate) fn owner(session: &Session, socket: u64) -> Option<Process> {
+    /// Most open files that are looked at: a session can have many.
+    const MOST: usize = 65_536;
+    let wanted = format!("socket:[{socket}]");
+    let mut looked = 0;
+    for pid in tree::descendants(session.init_pid()) {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        for file in open.map(|entry| entry.path()) {
+            looked += 1;
+            if std::fs::read_link(file).is_ok_and(|to| to.as_os_str() == wanted.as_str()) {
+                return process(pid);
+            }
+            if looked >= MOST {
+                return None;
+            }
+        }
+    }
+    None
+}
+
 #[derive(Default)]
 struct Sum {
     cpu_ticks: u64,

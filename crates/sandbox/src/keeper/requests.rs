@@ -87,6 +87,9 @@ impl Keeper {
             Request::Measure { session } => {
                 Reply::Measured(measure::measure(self.sessions.find(&session)?))
             }
+            Request::Owner { session, socket } => {
+                Reply::Owner(measure::owner(self.sessions.find(&session)?, socket))
+            }
             Request::Listen { session, sockets } => {
                 let session = self.sessions.find(&session)?;
                 let handles = session.network.listen(&self.proof, session.pid, &sockets)?;
