@@ -33,8 +33,12 @@ pub(crate) struct Daemon {
     pub(crate) started: String,
     /// Connections that are open.
     pub(crate) clients: AtomicUsize,
+    /// How many clients have ever come.
+    pub(crate) arrivals: AtomicUsize,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
     leaving: AtomicBool,
+    /// Whether it takes no clients any more.
+    departing: AtomicBool,
     leave: Notify,
 }
 
@@ -82,8 +86,10 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
         pool: Pool::default(),
         started: now(),
         clients: AtomicUsize::new(0),
+        arrivals: AtomicUsize::new(0),
         sessions: Mutex::default(),
         leaving: AtomicBool::new(false),
+        departing: AtomicBool::new(false),
         leave: Notify::new(),
     });
     let data = json!({ "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
@@ -149,6 +155,11 @@ impl Daemon {
         self.leaving.load(Ordering::Relaxed)
     }
 
+    /// Whether it takes no clients any more.
+    pub(crate) fn is_departing(&self) -> bool {
+        self.departing.load(Ordering::Relaxed)
+    }
+
     /// Asks the daemon to stop every session and leave.
     pub(crate) fn ask_to_leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
@@ -161,6 +172,7 @@ impl Daemon {
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut idle_since = Instant::now();
+        let mut seen = 0;
         loop {
             tokio::select! {
                 _ = terminate.recv() => return Ok(()),
@@ -168,8 +180,10 @@ impl Daemon {
                 () = self.leave.notified() => return Ok(()),
                 () = tokio::time::sleep(Duration::from_millis(500)) => {}
             }
-            if self.live() > 0 || self.clients.load(Ordering::Relaxed) > 0 {
+            let came = self.arrivals.load(Ordering::Relaxed);
+            if self.live() > 0 || self.clients.load(Ordering::Relaxed) > 0 || came != seen {
                 idle_since = Instant::now();
+                seen = came;
             }
             if self.settings.idle.is_some_and(|idle| idle_since.elapsed() >= idle) {
                 return Ok(());
@@ -181,6 +195,8 @@ impl Daemon {
     async fn depart(self: &Arc<Self>) {
         let asked = self.is_leaving();
         self.leaving.store(true, Ordering::Relaxed);
+        // Nothing has happened since it was decided to leave, and nothing new begins from here on.
+        self.departing.store(true, Ordering::Relaxed);
         cowork_sys::ignore(rustix::fs::unlink(self.folders.api()));
         // One that is being made would be left behind.
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -113,7 +113,10 @@ pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
             if !peer.is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
                 continue;
             }
-            tokio::spawn(count(Arc::clone(&counted), serve_one(stream, local.clone())));
+            // One that is about to leave makes no promises: whoever comes now starts the next one.
+            if let Some(client) = Client::welcome(&counted) {
+                tokio::spawn(count(client, serve_one(stream, local.clone())));
+            }
         }
     });
     if let Some((listener, token)) = listeners.address {
@@ -130,7 +133,9 @@ pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     continue;
                 };
-                tokio::spawn(count(Arc::clone(&counted), serve_one(stream, guarded.clone())));
+                if let Some(client) = Client::welcome(&counted) {
+                    tokio::spawn(count(client, serve_one(stream, guarded.clone())));
+                }
             }
         });
     }
@@ -155,10 +160,30 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && differences == 0
 }
 
-async fn count(daemon: Arc<Daemon>, served: impl Future<Output = ()>) {
-    daemon.clients.fetch_add(1, Ordering::Relaxed);
+/// Somebody who is connected: as long as there is one the daemon does not leave by itself.
+struct Client(Arc<Daemon>);
+
+impl Client {
+    /// Counts somebody who has just come, unless the daemon is leaving.
+    fn welcome(daemon: &Arc<Daemon>) -> Option<Self> {
+        if daemon.is_departing() {
+            return None;
+        }
+        daemon.clients.fetch_add(1, Ordering::Relaxed);
+        daemon.arrivals.fetch_add(1, Ordering::Relaxed);
+        Some(Self(Arc::clone(daemon)))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn count(client: Client, served: impl Future<Output = ()>) {
     served.await;
-    daemon.clients.fetch_sub(1, Ordering::Relaxed);
+    drop(client);
 }
 
 /// Serves one connection to its end.
