@@ -106,7 +106,13 @@ impl Arrival {
         let rule = allowed.rule().map(AsRef::as_ref);
         let passage = Passage { flow: &self.flow, quotas: &house.quotas, rule, name };
         let first = std::mem::take(&mut self.first);
-        let end = relay(&self.stream, &far, first, &passage).await;
+        let end = tokio::select! {
+            end = relay(&self.stream, &far, first, &passage) => end,
+            () = house.office.revoked(&self.place, self.target.port) => {
+                reset(&self.stream);
+                End::Refused(Refusal::revoked(&self.place))
+            }
+        };
         if let End::Refused(refusal) = &end {
             house.office.refuse(&self.flow, 0, &self.target, refusal);
         }

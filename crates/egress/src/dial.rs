@@ -8,11 +8,11 @@
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use cowork_api::egress::Begin;
-use cowork_policy::egress::Place;
 use cowork_policy::egress::address::{Forbidden, judge, judge_without_rule};
+use cowork_policy::egress::{Outcome, Place};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -58,11 +58,11 @@ pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> 
             && parent.serves(place)
         {
             if let Place::Address(address) = place {
-                judged(allowed, *address)?;
+                judged(house, allowed, *address)?;
             }
             return parent.reach(place, allowed.port()).await;
         }
-        let addresses = addresses(allowed).await?;
+        let addresses = addresses(house, allowed).await?;
         connect(place, addresses).await
     };
     match timeout(TIME_TO_CONNECT, reach).await {
@@ -72,14 +72,14 @@ pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> 
 }
 
 /// The addresses that may be dialled for what was allowed.
-async fn addresses(allowed: &Allowed) -> Result<Vec<SocketAddr>, Refusal> {
+async fn addresses(house: &House, allowed: &Allowed) -> Result<Vec<SocketAddr>, Refusal> {
     let port = allowed.port();
     match allowed.place() {
         Place::HostLoopback => {
             Ok(vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()])
         }
         Place::Address(address) => {
-            judged(allowed, *address)?;
+            judged(house, allowed, *address)?;
             Ok(vec![(*address, port).into()])
         }
         Place::Name(name) => {
@@ -88,17 +88,21 @@ async fn addresses(allowed: &Allowed) -> Result<Vec<SocketAddr>, Refusal> {
                 Ok(found) => found.collect(),
                 Err(error) => return Err(no_such_name(allowed.place(), &error)),
             };
-            survivors(allowed, found)
+            survivors(house, allowed, found)
         }
     }
 }
 
 /// Drops the addresses that a name may not lead to.
-fn survivors(allowed: &Allowed, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refusal> {
+fn survivors(
+    house: &House,
+    allowed: &Allowed,
+    found: Vec<SocketAddr>,
+) -> Result<Vec<SocketAddr>, Refusal> {
     let mut forbidden = None;
     let mut kept = Vec::new();
     for address in found {
-        match judged(allowed, address.ip()) {
+        match judged(house, allowed, address.ip()) {
             Ok(()) if kept.contains(&address) => {}
             Ok(()) => kept.push(address),
             Err(refusal) => forbidden = Some(refusal),
@@ -111,9 +115,20 @@ fn survivors(allowed: &Allowed, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr
     }
 }
 
-/// Judges an address that something allowed leads to.
-fn judged(allowed: &Allowed, address: IpAddr) -> Result<(), Refusal> {
+/// Judges an address that something allowed leads to. A denial of an address is about names that lead
+/// there as well.
+fn judged(house: &House, allowed: &Allowed, address: IpAddr) -> Result<(), Refusal> {
     let address = address.to_canonical();
+    let rules = house.office.rules();
+    let verdict = rules.connection(&Place::Address(address), allowed.port());
+    if verdict.outcome == Outcome::Deny {
+        return Err(Refusal::by_rules(
+            Outcome::Deny,
+            allowed.place(),
+            allowed.port(),
+            verdict.rule,
+        ));
+    }
     let own: &[IpAddr] = if is_own(address) { &[address] } else { &[] };
     let verdict = match allowed.rule() {
         Some(rule) => judge(rule, address, own),
@@ -122,9 +137,23 @@ fn judged(allowed: &Allowed, address: IpAddr) -> Result<(), Refusal> {
     verdict.map_err(|why| not_there(allowed.place(), address, why))
 }
 
-/// Whether an address is one of this host: whoever sends to it from here does so from the address
-/// itself. Nothing is sent.
+/// Whether an address is one of this host: a socket can have it. If that cannot be told, it is.
 fn is_own(address: IpAddr) -> bool {
+    /// Nobody's: where a socket can have this one, it can have any (`ip_nonlocal_bind`).
+    const NOBODYS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    static ANY: OnceLock<bool> = OnceLock::new();
+    let can_have = |address: IpAddr| match UdpSocket::bind((address, 0)) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    };
+    if *ANY.get_or_init(|| can_have(NOBODYS.into())) {
+        return is_source(address);
+    }
+    can_have(address)
+}
+
+/// Whether what is sent from here to an address is sent from the address itself. Nothing is sent.
+fn is_source(address: IpAddr) -> bool {
     let from: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -134,7 +163,10 @@ fn is_own(address: IpAddr) -> bool {
         socket.connect((address, 9))?;
         socket.local_addr()
     };
-    source().is_ok_and(|source| source.ip() == address)
+    source().map_or_else(
+        |error| error.kind() != io::ErrorKind::NetworkUnreachable,
+        |source| source.ip() == address,
+    )
 }
 
 /// Connects to one of several addresses: each is given a little time before the next is tried too.

@@ -44,9 +44,12 @@ pub(crate) enum Waits {
 }
 
 impl Flow {
-    /// The number of the next request in it.
+    /// The number of the next request in it: never 0, which is the connection itself. Behind the
+    /// last number, requests share it.
     pub fn next_request(&self) -> u32 {
-        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+        let next = |last: u32| last.checked_add(1);
+        let last = self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        last.map_or(u32::MAX, |last| last.saturating_add(1))
     }
 
     /// What it wants is not known yet.
@@ -111,5 +114,22 @@ impl Flows {
         let open = self.open();
         let flows = open.values().rev().filter_map(Weak::upgrade).take(most).collect();
         (flows, open.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Flows;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn no_request_has_the_number_of_its_connection() {
+        let flow = Arc::<Flows>::default().arrive();
+        assert_eq!([flow.next_request(), flow.next_request()], [1, 2]);
+        flow.requests.store(u32::MAX - 1, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(flow.next_request(), u32::MAX);
+        }
     }
 }

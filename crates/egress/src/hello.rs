@@ -2,8 +2,14 @@
 
 /// Longest first message that is read.
 const MAX_HELLO: usize = 16 * 1024;
+/// A record that no connection begins with.
+const CHANGE_CIPHER: u8 = 20;
+/// Another one.
+const ALERT: u8 = 21;
 /// A record of the handshake.
 const HANDSHAKE: u8 = 22;
+/// A record that the handshake is before.
+const DATA: u8 = 23;
 /// The handshake's first message.
 const CLIENT_HELLO: u8 = 1;
 /// The extension that names the host.
@@ -25,21 +31,22 @@ pub enum Opening {
 }
 
 /// Looks at the first bytes of a connection.
+///
+/// Servers do not look at the version of a record, so it does not matter here either.
 pub fn look(bytes: &[u8]) -> Opening {
-    // Record type, major version, minor version, two of length, message type.
-    let marks =
-        [(0, HANDSHAKE..=HANDSHAKE), (1, 3..=3), (2, 0..=4), (5, CLIENT_HELLO..=CLIENT_HELLO)];
-    for (at, range) in marks {
-        match bytes.get(at) {
-            Some(byte) if !range.contains(byte) => return Opening::Other,
-            Some(_) => {}
-            None => return Opening::Partial,
-        }
-    }
-    match message(bytes) {
-        Some(Ok(message)) => read(&message).unwrap_or(Opening::Unreadable),
-        Some(Err(Broken)) => Opening::Unreadable,
-        None => Opening::Partial,
+    match bytes {
+        [] => Opening::Partial,
+        [HANDSHAKE, rest @ ..] if rest.len() < 5 => Opening::Partial,
+        [HANDSHAKE, _, _, _, _, CLIENT_HELLO, ..] => match message(bytes) {
+            Some(Ok(message)) => read(&message).unwrap_or(Opening::Unreadable),
+            Some(Err(Broken)) => Opening::Unreadable,
+            None => Opening::Partial,
+        },
+        [HANDSHAKE | CHANGE_CIPHER | ALERT | DATA, ..] => Opening::Unreadable,
+        // The hello of SSL 2: a length with its first bit set, and the kind of message.
+        [0x80..=0xff, _, CLIENT_HELLO, ..] => Opening::Unreadable,
+        [0x80..=0xff] | [0x80..=0xff, _] => Opening::Partial,
+        _ => Opening::Other,
     }
 }
 
@@ -157,10 +164,46 @@ mod tests {
 
     #[test]
     fn what_is_not_tls_is_let_alone() {
-        for bytes in [&b"SSH-2.0-x\r\n"[..], b"GET / HTTP/1.1\r\n", b"\x16\x00\x00\x03abc"] {
-            assert_eq!(look(bytes), Opening::Other);
+        for bytes in
+            [&b"SSH-2.0-x\r\n"[..], b"GET / HTTP/1.1\r\n", b"\x10\x0c\x00\x04MQTT", b"\x80\x00\x02"]
+        {
+            assert_eq!(look(bytes), Opening::Other, "{bytes:?}");
         }
         assert_eq!(look(b""), Opening::Partial);
+    }
+
+    #[test]
+    fn the_version_of_a_record_hides_no_name() {
+        for version in [[3, 5], [3, 0xff], [0, 0], [2, 3], [0xff, 0xff]] {
+            let mut bytes = hello("example.com");
+            bytes[1..3].copy_from_slice(&version);
+            assert_eq!(look(&bytes), Opening::Named("example.com".into()), "{version:?}");
+            assert_eq!(look(&bytes[..5]), Opening::Partial, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_of_tls_might_read_otherwise_is_unreadable() {
+        let whole = hello("example.com");
+        let behind = |front: &[u8]| [front, &whole].concat();
+        let mut other_message = whole.clone();
+        other_message[5] = 2;
+        let table = [
+            ("an empty record", behind(&[22, 3, 1, 0, 0])),
+            ("a change of ciphers", behind(&[20, 3, 3, 0, 1, 1])),
+            ("an alert", behind(&[21, 3, 3, 0, 2, 1, 0])),
+            ("data", behind(&[23, 3, 3, 0, 1, 0])),
+            ("another message", other_message),
+            ("a handshake that is none", b"\x16\x00\x00\x03abc".to_vec()),
+            ("SSL 2", vec![0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10]),
+            ("long SSL 2", vec![0xff, 0xff, 1]),
+        ];
+        for (what, bytes) in table {
+            assert_eq!(look(&bytes), Opening::Unreadable, "{what}");
+        }
+        for length in 1..3 {
+            assert_eq!(look(&[0x80, 0x2e, 1][..length]), Opening::Partial, "{length}");
+        }
     }
 
     proptest! {

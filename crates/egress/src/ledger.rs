@@ -1,18 +1,20 @@
 //! What is told to the daemon: records, until it has taken them, and everything else once.
 //!
-//! Nothing here grows without bound: records have a limit, after which the oldest are left out and
-//! counted; asks have one of their own; the rest answers something that the daemon sent.
+//! Nothing here grows without bound. Records of what was refused are kept up to half of the limit, and
+//! counted beyond it; what passes is recorded or does not pass ([`Ledger::has_room`]), and its end is
+//! always recorded, once for each that passed. Asks have a limit of their own; the rest answers
+//! something that the daemon sent.
 
 use cowork_api::egress::{Ask, FromEgress, Record, Target, What};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most records that are kept until the daemon has taken them.
+/// Most records that are kept until the daemon has taken them, but for the ends of what passed.
 const MAX_RECORDS: usize = 16 * 1024;
 /// Longest name of a host that is told; no host has a longer one.
 const MAX_HOST: usize = 255;
 /// Longest path that is told.
-const MAX_PATH: usize = 1024;
+pub(crate) const MAX_PATH: usize = 1024;
 /// Longest sentence that is told.
 const MAX_SENTENCE: usize = 1024;
 
@@ -23,8 +25,8 @@ pub(crate) struct Ledger {
     kept: VecDeque<Record>,
     /// The number of the last record that was sent to this daemon.
     sent: u64,
-    /// How many were left out since that was last recorded.
-    lost: u64,
+    /// The number of the record that counts what was left out, while it is not sent.
+    counts: Option<u64>,
     /// What goes first.
     said: VecDeque<FromEgress>,
 }
@@ -32,11 +34,29 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Writes something down.
     pub(crate) fn record(&mut self, flow: u64, request: u32, what: What) {
-        if self.lost > 0 && self.kept.len() + 1 < MAX_RECORDS {
-            let records = std::mem::take(&mut self.lost);
-            self.write(0, 0, What::Lost { records });
+        if self.kept.len() >= MAX_RECORDS / 2 && is_spared(&what) {
+            self.leave_out();
+        } else {
+            self.write(flow, request, what);
         }
-        self.write(flow, request, what);
+    }
+
+    /// Whether something that passes can be recorded.
+    pub(crate) fn has_room(&self) -> bool {
+        self.kept.len() < MAX_RECORDS
+    }
+
+    /// Counts a record that is left out.
+    fn leave_out(&mut self) {
+        let unsent = self.counts.filter(|number| *number > self.sent);
+        let counting = unsent
+            .and_then(|number| self.kept.iter_mut().rev().find(|record| record.number == number));
+        if let Some(Record { what: What::Lost { records }, .. }) = counting {
+            *records += 1;
+        } else {
+            self.write(0, 0, What::Lost { records: 1 });
+            self.counts = Some(self.last);
+        }
     }
 
     fn write(&mut self, flow: u64, request: u32, mut what: What) {
@@ -51,10 +71,6 @@ impl Ledger {
                 shorten(sentence, MAX_SENTENCE);
             }
             What::Lost { .. } => {}
-        }
-        if self.kept.len() >= MAX_RECORDS {
-            self.kept.pop_front();
-            self.lost += 1;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -103,6 +119,15 @@ impl Ledger {
     }
 }
 
+/// Whether a record may be left out where there are many: nothing passed.
+fn is_spared(what: &What) -> bool {
+    match what {
+        What::Decided { decision, .. } => !decision.allowed,
+        What::Noticed { .. } => true,
+        What::Ended { .. } | What::Lost { .. } => false,
+    }
+}
+
 /// Cuts what a program may have made as long as it likes.
 pub(crate) fn shorten_target(target: &mut Target) {
     shorten(&mut target.host, MAX_HOST);
@@ -124,7 +149,7 @@ fn shorten(text: &mut String, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::{Ledger, MAX_RECORDS};
-    use cowork_api::egress::{Ask, FromEgress, Target, What};
+    use cowork_api::egress::{Ask, Decision, FromEgress, Record, Target, What};
 
     fn numbers(ledger: &mut Ledger) -> Vec<u64> {
         let next = || ledger.next();
@@ -152,14 +177,29 @@ mod tests {
     #[test]
     fn what_is_left_out_is_counted() {
         let mut ledger = Ledger::default();
-        for _ in 0..MAX_RECORDS + 7 {
-            ledger.record(1, 0, What::Lost { records: 0 });
+        let decided = |allowed| What::Decided {
+            target: Target::default(),
+            decision: Decision { allowed, code: "x".into(), rule: None, generation: 0, held: 0 },
+            credentials: Vec::new(),
+        };
+        for _ in 0..MAX_RECORDS / 2 + 7 {
+            ledger.record(1, 0, decided(false));
         }
-        assert_eq!(ledger.kept.len(), MAX_RECORDS);
-        ledger.acknowledge(1000);
-        ledger.record(1, 0, What::Lost { records: 0 });
-        let told = ledger.kept.iter().rev().nth(1).map(|record| record.what.clone());
-        assert_eq!(told, Some(What::Lost { records: 7 }));
+        let last = |ledger: &Ledger| ledger.kept.back().map(|record| record.what.clone());
+        assert_eq!(last(&ledger), Some(What::Lost { records: 7 }));
+        // However much is refused, what passes is recorded, until there is no room for it either.
+        while ledger.has_room() {
+            ledger.record(1, 0, decided(true));
+            ledger.record(1, 0, decided(false));
+        }
+        let passed = |record: &&Record| matches!(&record.what, What::Decided { decision, .. } if decision.allowed);
+        assert_eq!(ledger.kept.iter().filter(passed).count(), MAX_RECORDS / 2 - 1);
+        assert_eq!(numbers(&mut ledger).len(), MAX_RECORDS);
+        // What was sent is not changed any more.
+        ledger.record(1, 0, decided(false));
+        assert_eq!(last(&ledger), Some(What::Lost { records: 1 }));
+        ledger.acknowledge(u64::MAX);
+        assert!(ledger.has_room());
     }
 
     #[test]

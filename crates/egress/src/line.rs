@@ -11,6 +11,7 @@ use crate::publish::Published;
 use cowork_api::egress::{Begin, FromEgress, Socket, ToEgress};
 use cowork_sandbox::channel::{Channel, Peer};
 use cowork_sys::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::io;
 use std::sync::Arc;
@@ -49,10 +50,10 @@ pub fn run(line: OwnedFd) -> Result<(), String> {
         .max_blocking_threads(LOOKUPS)
         .build()
         .map_err(|error| format!("cannot wait for events: {error}"))?;
-    runtime.block_on(converse(channel, house, ready)).map_err(|error| error.to_string())?;
+    let ended = runtime.block_on(converse(channel, house, ready));
     // Look-ups that still wait for an answer are not waited for.
     runtime.shutdown_background();
-    Ok(())
+    ended.map_err(|error| error.to_string())
 }
 
 /// Hears the first message, prepares, and confines the process. `None` if the line ends before.
@@ -77,12 +78,27 @@ async fn converse(channel: Channel, house: Arc<House>, ready: FromEgress) -> io:
     house.office.say(ready);
     let answerer = Answerer::new(Arc::clone(&house));
     let clerk = Clerk { house: Arc::clone(&house), answerer, published: Arc::default() };
-    tokio::select! {
+    let ended = tokio::select! {
         ended = tell(&line, &house) => ended,
         ended = clerk.hear(&line) => ended,
         () = tidy_up(&house) => Ok(()),
-    }
+    };
+    // What is recorded is told before it leaves, if anybody listens still.
+    cowork_sys::ignore(tokio::time::timeout(FAREWELL, tell_the_rest(&line, &house)).await);
+    ended
 }
+
+async fn tell_the_rest(line: &AsyncFd<Held>, house: &House) -> io::Result<()> {
+    while let Some(message) = house.office.unsaid() {
+        let message = cowork_api::encode(&message);
+        let send = |held: &Held| held.0.try_send(&message, &[]).map_err(Into::into);
+        line.async_io(Interest::WRITABLE, send).await?;
+    }
+    Ok(())
+}
+
+/// Longest that it goes on telling when nobody has anything to say to it any more.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Gives memory back when a rush is over: the process is there as long as its session.
 async fn tidy_up(house: &House) {
@@ -129,20 +145,23 @@ struct Clerk {
 }
 
 impl Clerk {
+    /// Hears the daemon until it falls silent. A message that cannot be understood is the end as well:
+    /// it may have been about rules, and what the daemon takes back must not go on.
     async fn hear(&self, line: &AsyncFd<Held>) -> io::Result<()> {
         loop {
             let receive = |held: &Held| held.0.try_receive(Peer::Trusted).map_err(Into::into);
             match line.async_io(Interest::READABLE, receive).await {
                 Ok(Some(packet)) => {
-                    if let Ok(message) = cowork_api::decode(&packet.bytes) {
-                        self.heed(message, packet.handles).await;
-                    }
+                    let message = cowork_api::decode(&packet.bytes).map_err(|error| {
+                        let sentence = format!("cannot understand the daemon: {error}");
+                        io::Error::new(io::ErrorKind::InvalidData, sentence)
+                    })?;
+                    self.heed(message, packet.handles).await;
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => match Errno::from_io_error(&error) {
-                    // Not a message; the next one may be.
-                    Some(Errno::BADMSG | Errno::MSGSIZE) => {}
                     Some(Errno::CONNRESET) => return Ok(()),
+                    Some(Errno::BADMSG) if is_silent(&line.get_ref().0) => return Ok(()),
                     _ => return Err(error),
                 },
             }
@@ -206,8 +225,59 @@ impl Clerk {
     }
 }
 
+/// Whether the other end sends nothing more. It may still listen.
+fn is_silent(channel: &Channel) -> bool {
+    let mut watched = [PollFd::new(channel, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    cowork_sys::ignore(poll(&mut watched, Some(&now)));
+    watched.iter().any(|socket| socket.revents().contains(PollFlags::RDHUP))
+}
+
 fn listener(handle: OwnedFd) -> io::Result<tokio::net::TcpListener> {
     let listener = std::net::TcpListener::from(handle);
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::converse;
+    use crate::house::House;
+    use cowork_api::egress::{Begin, FromEgress, ToEgress};
+    use cowork_sandbox::channel::Channel;
+    use rustix::net::{SendFlags, Shutdown};
+    use std::io;
+    use std::time::Duration;
+
+    /// How a conversation ends in which the daemon does this.
+    async fn end_of(daemon: impl FnOnce(&Channel)) -> io::Result<()> {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let house = House::new(&Begin::default()).unwrap();
+        let ready = FromEgress::Ready { authority: Vec::new(), confinement: Vec::new() };
+        daemon(&ours);
+        let end = converse(theirs, house, ready);
+        tokio::time::timeout(Duration::from_secs(10), end).await.expect("it goes on")
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_understood_ends_it() {
+        let rules = cowork_api::encode(&ToEgress::Rules(Box::default()));
+        let short = &rules[..rules.len() - 1];
+        let long = vec![rules[0]; 70_000];
+        for message in [b"\x00?", short, b"", b"\xff", &long] {
+            let send = |channel: &Channel| {
+                rustix::net::send(channel, message, SendFlags::empty()).unwrap();
+            };
+            assert!(end_of(send).await.is_err(), "{} bytes", message.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_daemon_ends_it_well() {
+        let silent = |channel: &Channel| {
+            channel.send(&cowork_api::encode(&ToEgress::Greet), &[]).unwrap();
+            rustix::net::shutdown(channel, Shutdown::Write).unwrap();
+        };
+        end_of(silent).await.unwrap();
+    }
 }

@@ -6,11 +6,15 @@
 //! it only where two would share a place.
 //!
 //! Deliberately absent: forgetting. A program may keep an address for ever, so an address never
-//! stands for another name; when all places are taken, no name gets a new one.
+//! stands for another name; when all places are taken, no name gets a new one. A secret in the choice
+//! of places is absent too: it would change with the process, and an address that a program has kept
+//! would then stand for another name. The session can therefore choose names that share a place; it
+//! gets no address for those that find none nearby.
 
 use cowork_api::egress::{SYNTHETIC_V4, SYNTHETIC_V6};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const MAX_NAMES: usize = 65_536;
 /// How many addresses there are to put them at. The first and the last are no host's.
 const PLACES: u32 = (1 << (32 - SYNTHETIC_V4.1)) - 2;
+
+/// Most places that are tried for a name. As many as all names together need, unless they are chosen
+/// to share their places.
+const MAX_TRIES: usize = 256;
 
 /// The addresses of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +36,9 @@ pub struct Addresses {
     pub v6: Ipv6Addr,
 }
 
-/// All places are taken.
+/// All places are taken, or all those near the one that a name would like to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_NAMES} names have an address already")]
+#[error("no address is left for the name")]
 pub struct Exhausted;
 
 /// Names and the addresses that stand for them.
@@ -59,10 +67,9 @@ impl Names {
         if table.by_name.len() >= MAX_NAMES {
             return Err(Exhausted);
         }
-        let mut place = wanted(name);
-        while table.by_place.contains_key(&place) {
-            place = place % PLACES + 1;
-        }
+        let tried = iter::successors(Some(wanted(name)), |place| Some(place % PLACES + 1));
+        let mut free = tried.take(MAX_TRIES).filter(|place| !table.by_place.contains_key(place));
+        let place = free.next().ok_or(Exhausted)?;
         let name: Arc<str> = name.into();
         table.by_name.insert(Arc::clone(&name), place);
         table.by_place.insert(place, name);
@@ -113,7 +120,7 @@ fn place_of(address: IpAddr) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exhausted, MAX_NAMES, Names, is_synthetic};
+    use super::{Exhausted, MAX_NAMES, MAX_TRIES, Names, PLACES, is_synthetic, wanted};
     use std::collections::HashSet;
 
     #[test]
@@ -164,5 +171,20 @@ mod tests {
         }
         assert_eq!(names.addresses("one.more"), Err(Exhausted));
         assert!(names.addresses("n7.example").is_ok());
+    }
+
+    #[test]
+    fn a_crowded_place_is_given_up_soon() {
+        let names = Names::default();
+        let mut place = wanted("example.com");
+        for _ in 1..MAX_TRIES {
+            names.lock().by_place.insert(place, "crowd.example".into());
+            place = place % PLACES + 1;
+        }
+        names.lock().by_place.insert(place, "crowd.example".into());
+        assert_eq!(names.addresses("example.com"), Err(Exhausted));
+        assert!(names.addresses("elsewhere.example").is_ok());
+        names.lock().by_place.remove(&place);
+        assert!(names.addresses("example.com").is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! What all flows of a session share: the rules of the moment, the user's answers, the record.
 
 use crate::flow::{Flow, Flows, Waits};
-use crate::ledger::{Ledger, shorten_target};
+use crate::ledger::{Ledger, MAX_PATH, shorten_target};
 use arc_swap::ArcSwap;
 use cowork_api::egress::{
     Answer, Ask, Decision, FromEgress, MAX_FLOWS, Rule, Rules, Secret, Target, What,
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 pub use crate::refusal::Refusal;
 
@@ -39,6 +39,8 @@ pub struct Office {
     flows: Arc<Flows>,
     /// There is something to tell the daemon.
     news: Notify,
+    /// How often there were other rules.
+    renewed: watch::Sender<u64>,
 }
 
 /// Leave to reach a place: made only by a decision.
@@ -118,8 +120,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether an answer about one is an answer about the other: the user sees method and path, and must
+/// not be taken to have meant more. What was cut is like nothing else.
 fn same(one: &Target, other: &Target) -> bool {
-    one.host == other.host && one.port == other.port
+    let cut = |target: &Target| target.path.as_ref().is_some_and(|path| path.len() >= MAX_PATH - 4);
+    one.host == other.host
+        && one.port == other.port
+        && one.method == other.method
+        && one.path == other.path
+        && !cut(one)
 }
 
 impl Office {
@@ -133,6 +142,7 @@ impl Office {
             ledger: Mutex::default(),
             flows: Arc::default(),
             news: Notify::new(),
+            renewed: watch::Sender::new(0),
         })
     }
 
@@ -144,6 +154,21 @@ impl Office {
     /// Other rules from now on.
     pub fn set_rules(&self, rules: Rules) {
         self.rules.store(Arc::new(Matcher::new(rules)));
+        self.renewed.send_modify(|times| *times += 1);
+    }
+
+    /// Waits until rules no longer let a connection pass that they let pass before, as it is carried.
+    /// Requests that are under way are ended by themselves; a tunnel would never be.
+    pub async fn revoked(&self, place: &Place, port: u16) {
+        let mut renewed = self.renewed.subscribe();
+        while renewed.changed().await.is_ok() {
+            let rules = self.rules();
+            let passes =
+                matches!(rules.connection(place, port).outcome, Outcome::Allow | Outcome::Ask);
+            if !passes || rules.treatment(place, port) != Treatment::Tunnel {
+                return;
+            }
+        }
     }
 
     /// The secrets of the moment.
@@ -231,6 +256,10 @@ impl Office {
                     Err(refusal.in_session(&self.session))
                 }
             };
+            // What cannot be recorded does not pass.
+            let result = result.and_then(|()| {
+                if lock(&self.ledger).has_room() { Ok(()) } else { Err(Refusal::unrecordable()) }
+            });
             let held = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
             let decision = Decision {
                 allowed: result.is_ok(),
@@ -424,6 +453,11 @@ impl Office {
         }
         let total = u32::try_from(total).unwrap_or(u32::MAX);
         self.say(FromEgress::Flows { number, flows, total });
+    }
+
+    /// What the daemon is to be told next, if there is something.
+    pub(crate) fn unsaid(&self) -> Option<FromEgress> {
+        lock(&self.ledger).next()
     }
 
     /// Waits for what the daemon is to be told next.

@@ -76,6 +76,17 @@ impl Refusal {
         Self::new("too-many-asks", sentence, "try again when the user has answered")
     }
 
+    /// What cannot be recorded.
+    pub(crate) fn unrecordable() -> Self {
+        let sentence = "nothing passes before the daemon has taken what was recorded";
+        Self::new("unrecordable", sentence, "try again in a moment")
+    }
+
+    /// What rules no longer let pass.
+    pub(crate) fn revoked(place: &Place) -> Self {
+        Self::new("revoked", format!("rules no longer allow {place}"), "")
+    }
+
     /// What is no host.
     pub(crate) fn no_host(text: &str, why: &impl std::fmt::Display) -> Self {
         Self::new("bad-host", format!("{text:?} is no host"), why.to_string())

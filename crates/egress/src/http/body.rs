@@ -139,17 +139,28 @@ fn length(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
+/// What becomes of the headers after the body of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trailers {
+    /// They are carried.
+    #[default]
+    Carried,
+    /// They are left out: they could hold a credential.
+    Dropped,
+}
+
 /// The body of a request.
 #[derive(Debug)]
 pub(super) struct Up {
     inner: Incoming,
     account: Arc<Account>,
+    trailers: Trailers,
 }
 
 impl Up {
     /// Counts a body.
-    pub(super) fn new(inner: Incoming, account: &Arc<Account>) -> Self {
-        Self { inner, account: Arc::clone(account) }
+    pub(super) fn new(inner: Incoming, account: &Arc<Account>, trailers: Trailers) -> Self {
+        Self { inner, account: Arc::clone(account), trailers }
     }
 }
 
@@ -164,6 +175,7 @@ impl hyper::body::Body for Up {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
         Poll::Ready(match frame {
+            Some(Ok(frame)) if frame.is_trailers() && this.trailers == Trailers::Dropped => None,
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, length);
                 match this.account.sent(bytes) {
@@ -309,7 +321,8 @@ impl hyper::body::Body for Down {
     }
 
     fn is_end_stream(&self) -> bool {
-        let simple = self.decoder.is_none() && self.scrub.is_none() && self.trailers.is_none();
+        let idle = self.scrub.as_ref().is_none_or(Scrub::is_idle);
+        let simple = self.decoder.is_none() && idle && self.trailers.is_none();
         self.state == State::Done || (simple && self.inner.is_end_stream())
     }
 
@@ -340,16 +353,13 @@ pub(super) fn scrub_headers(scrub: &mut Scrub, headers: &mut HeaderMap) {
     }
 }
 
-/// Tells that secrets came back, if they did.
+/// Tells which secrets came back, if any did.
 pub(super) fn reflected(account: &Account, scrub: &Scrub) {
-    if scrub.found() == 0 {
-        return;
+    for secret in scrub.found() {
+        let sentence = format!(
+            "{} sent the secret {secret} back; the session got its placeholder",
+            account.target.host
+        );
+        account.notice("secret-reflected", sentence);
     }
-    let credential = account.rule.as_ref().and_then(|rule| rule.credential.as_ref());
-    let secret = credential.map_or("", |credential| credential.secret.as_str());
-    let sentence = format!(
-        "{} sent the secret {secret} back; the session got its placeholder",
-        account.target.host
-    );
-    account.notice("secret-reflected", sentence);
 }

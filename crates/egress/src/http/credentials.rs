@@ -1,48 +1,60 @@
 //! Secrets in requests: the session knows placeholders, hosts get values.
 //!
 //! A value is put in only where the rule that allowed the request names its secret, and only over
-//! verified TLS. A placeholder that goes anywhere else stops the request.
+//! verified TLS: in the open not even a body gets it. A placeholder that goes anywhere else stops
+//! the request.
 //!
 //! Deliberately absent: where secrets come from, and bodies (`exchange` replaces in small ones).
 
+use super::body::Trailers;
 use super::escape;
+use super::forms;
 use super::refuse::refusal;
-use super::scrub::{Needle, SHORTEST, Scrub, find};
+use super::scrub::{Needle, Scrub, find};
 use super::sigv4::{Key, Signature};
 use crate::office::Refusal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cowork_api::egress::{Carrier, Credential, CredentialMode, Rule, Secret};
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, TRAILER};
 
 /// How names of headers end that carry credentials, as far as they are known.
-const CARRIERS: [&str; 13] = [
-    "authorization",
-    "api-key",
-    "apikey",
-    "subscription-key",
-    "functions-key",
-    "private-token",
-    "job-token",
-    "vault-token",
-    "auth-token",
-    "access-token",
-    "security-token",
-    "session-token",
-    "cookie",
+const CARRIERS: [&str; 5] = ["authorization", "apikey", "accesstoken", "authtoken", "cookie"];
+/// Last words of names of headers that carry credentials.
+const WORDS: [&str; 6] = ["auth", "key", "password", "secret", "signature", "token"];
+/// Headers with such words that carry none: the keys of web sockets and of requests that are sent
+/// once more are made up by the client, and what guards a form is of use only with a cookie.
+const HARMLESS: [&str; 6] = [
+    "csrf-token",
+    "idempotency-key",
+    "sec-websocket-key",
+    "x-csrf-token",
+    "x-idempotency-key",
+    "x-xsrf-token",
 ];
 /// Where clients that cannot set headers put credentials, beside names of protocols.
 const PROTOCOLS: &str = "sec-websocket-protocol";
+/// What compresses messages of web sockets: they could not be searched any more.
+const EXTENSIONS: &str = "sec-websocket-extensions";
 /// Parameters of the query that carry credentials, as far as they are known.
-const PARAMETERS: [&str; 8] = [
+const PARAMETERS: [&str; 17] = [
     "access_token",
     "api_key",
     "apikey",
+    "awsaccesskeyid",
+    "client_secret",
+    "jwt",
     "key",
+    "oauth_token",
     "private_token",
+    "sig",
+    "signature",
     "token",
     "x-amz-credential",
+    "x-amz-security-token",
     "x-amz-signature",
+    "x-goog-credential",
+    "x-goog-signature",
 ];
 
 /// How a request travels.
@@ -72,8 +84,12 @@ pub(super) struct Applied {
     pub(super) used: Vec<(String, String)>,
     /// Takes the values out of the answer.
     pub(super) scrub: Option<Scrub>,
+    /// Whether the host gets a secret: its answer is looked into, however it is encoded.
+    pub(super) searched: bool,
     /// Replaces in the body of the request.
     pub(super) body: Option<Scrub>,
+    /// What becomes of the request's trailers.
+    pub(super) trailers: Trailers,
     /// Sign with this secret.
     pub(super) sign: Option<(Signature, Secret)>,
 }
@@ -96,25 +112,27 @@ pub(super) fn apply(
             return Err(refusal("placeholder-misdirected", sentence, "leave it out"));
         }
     }
-    let Some(credential) = credential else { return Ok(Applied::default()) };
+    let scrub = forms::scrub(secrets, credential);
+    let Some(credential) = credential else { return Ok(Applied { scrub, ..Applied::default() }) };
     // What is compressed cannot be searched for the secret as it comes.
     draft.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    draft.headers.remove(EXTENSIONS);
     let Some(secret) = secrets.iter().find(|secret| secret.name == credential.secret) else {
         if credential.mode == CredentialMode::Swap {
-            return Ok(Applied::default());
+            return Ok(Applied { scrub, ..Applied::default() });
         }
         let sentence = format!("the secret {} is not set", credential.secret);
         return Err(refusal("no-secret", sentence, "the user can set it: `cowork secret set`"));
     };
     let hand = Hand { credential, secret, value: text(secret)? };
-    let needed = credential.mode != CredentialMode::Swap || draft.has(&secret.placeholder);
-    if channel == Channel::Plain && needed {
-        let sentence = format!("the secret {} is sent over TLS only", secret.name);
-        return Err(refusal("plaintext-credential", sentence, "use https"));
+    if channel == Channel::Plain {
+        if hand.is_needed(draft)? {
+            let sentence = format!("the secret {} is sent over TLS only", secret.name);
+            return Err(refusal("plaintext-credential", sentence, "use https"));
+        }
+        return Ok(Applied { scrub, searched: true, ..Applied::default() });
     }
-    let mut applied = hand.put(draft)?;
-    applied.scrub = Some(Scrub::new(hand.needles()));
-    Ok(applied)
+    Ok(Applied { scrub, searched: true, ..hand.put(draft)? })
 }
 
 fn text(secret: &Secret) -> Result<&str, Refusal> {
@@ -152,10 +170,30 @@ impl Draft {
 
     fn remove_parameter(&mut self, name: &str) {
         let Some(query) = &self.query else { return };
-        let others = |pair: &&str| !parameter(pair).0.eq_ignore_ascii_case(name);
-        let rest: Vec<&str> = query.split('&').filter(others).collect();
-        self.query = (!rest.is_empty()).then(|| rest.join("&"));
+        let others = |pair: &&str| !alike(&parameter(pair.trim_end_matches(SEPARATORS)).0, name);
+        let kept: String = query.split_inclusive(SEPARATORS).filter(others).collect();
+        if kept.len() < query.len() {
+            let kept = kept.trim_end_matches(SEPARATORS);
+            self.query = (!kept.is_empty()).then(|| kept.to_owned());
+        }
     }
+}
+
+/// What stands between the parts of a query: programs do not agree about it.
+const SEPARATORS: [char; 2] = ['&', ';'];
+
+/// Whether two names are one to programs that turn them into variables.
+fn alike(one: &str, other: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.bytes().map(plain).eq(other.bytes().map(plain))
+}
+
+/// Whether a header carries a credential, as far as its name tells.
+fn carries(name: &str) -> bool {
+    let name = name.replace('_', "-");
+    let word = name.rsplit('-').next().unwrap_or_default();
+    let carrier = WORDS.contains(&word) || CARRIERS.iter().any(|end| name.ends_with(end));
+    name == PROTOCOLS || (carrier && !HARMLESS.contains(&name.as_str()))
 }
 
 /// One secret, on its way into one request.
@@ -166,11 +204,22 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
+    /// Whether the head of a request gets the secret.
+    fn is_needed(&self, draft: &Draft) -> Result<bool, Refusal> {
+        let Credential { mode, carrier, .. } = self.credential;
+        Ok(*mode != CredentialMode::Swap
+            || draft.has(&self.secret.placeholder)
+            || (*carrier == Carrier::AwsSignature && self.signature(draft, *mode)?.is_some()))
+    }
+
     fn put(&self, draft: &mut Draft) -> Result<Applied, Refusal> {
-        if self.credential.mode == CredentialMode::Pin {
+        let pinned = self.credential.mode == CredentialMode::Pin;
+        if pinned {
             self.refuse_others(draft)?;
+            draft.headers.remove(TRAILER);
         }
-        let mut applied = Applied::default();
+        let trailers = if pinned { Trailers::Dropped } else { Trailers::Carried };
+        let mut applied = Applied { trailers, ..Applied::default() };
         match (self.credential.mode, &self.credential.carrier) {
             (mode, Carrier::AwsSignature) => {
                 applied.sign = self.signature(draft, mode)?;
@@ -181,6 +230,7 @@ impl Hand<'_> {
             (CredentialMode::Swap, _) => {
                 applied.used = self.swap(draft)?;
                 let needle = Needle {
+                    name: self.secret.name.as_str().into(),
                     find: self.secret.placeholder.as_bytes().to_vec(),
                     put: self.value.as_bytes().to_vec(),
                 };
@@ -275,14 +325,11 @@ impl Hand<'_> {
     fn refuse_others(&self, draft: &mut Draft) -> Result<(), Refusal> {
         let signs = self.credential.carrier == Carrier::AwsSignature;
         let own = match &self.credential.carrier {
-            Carrier::Header(name) => name.to_ascii_lowercase(),
-            _ => AUTHORIZATION.as_str().to_owned(),
+            Carrier::Header(name) => name.as_str(),
+            _ => AUTHORIZATION.as_str(),
         };
-        let carries = |name: &&HeaderName| {
-            let name = name.as_str();
-            name == own || name == PROTOCOLS || CARRIERS.iter().any(|end| name.ends_with(end))
-        };
-        let names: Vec<HeaderName> = draft.headers.keys().filter(carries).cloned().collect();
+        let suspect = |name: &&HeaderName| alike(name.as_str(), own) || carries(name.as_str());
+        let names: Vec<HeaderName> = draft.headers.keys().filter(suspect).cloned().collect();
         let mut parameters: Vec<&str> = PARAMETERS.to_vec();
         if let Carrier::Query(name) = &self.credential.carrier {
             parameters.push(name);
@@ -292,7 +339,7 @@ impl Hand<'_> {
             if signs && signature {
                 continue;
             }
-            if name == PROTOCOLS {
+            if alike(name.as_str(), PROTOCOLS) {
                 if draft.headers.get_all(name).iter().any(looks_like_key) {
                     return Err(self.foreign("header sec-websocket-protocol"));
                 }
@@ -307,9 +354,9 @@ impl Hand<'_> {
             let query = draft.query.as_deref().unwrap_or_default();
             let foreign = |pair: &str| {
                 let (found, value) = parameter(pair);
-                found.eq_ignore_ascii_case(name) && value != self.secret.placeholder
+                alike(&found, name) && value != self.secret.placeholder
             };
-            if query.split('&').any(foreign) {
+            if query.split(SEPARATORS).any(foreign) {
                 return Err(self.foreign(&format!("query {name}")));
             }
             draft.remove_parameter(name);
@@ -340,37 +387,6 @@ impl Hand<'_> {
         let mut value = HeaderValue::from_str(text).map_err(|_cause| self.unusable())?;
         value.set_sensitive(true);
         Ok(value)
-    }
-
-    /// Every form in which the value may come back.
-    fn needles(&self) -> Vec<Needle> {
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        let placeholder = self.secret.placeholder.as_str();
-        if self.credential.carrier == Carrier::AwsSignature {
-            let stands = Key::parse(placeholder);
-            let stands: Vec<&str> = stands
-                .iter()
-                .flat_map(Key::secrets)
-                .chain(std::iter::repeat_n("hidden", 2))
-                .collect();
-            let values = Key::parse(self.value);
-            let values = values.iter().flat_map(Key::secrets);
-            pairs.extend(values.zip(stands).map(|(value, put)| (value.into(), put.into())));
-        } else {
-            pairs.push((self.value.into(), placeholder.into()));
-        }
-        if let Carrier::Basic { user } = &self.credential.carrier {
-            let put = STANDARD.encode(format!("{user}:{placeholder}"));
-            pairs.push((STANDARD.encode(format!("{user}:{}", self.value)), put));
-        }
-        let encoded = encode(self.value);
-        if encoded != self.value {
-            pairs.push((encoded, placeholder.into()));
-        }
-        pairs.push((STANDARD.encode(self.value), STANDARD.encode(placeholder)));
-        pairs.retain(|(value, _)| value.len() >= SHORTEST);
-        let needle = |(find, put): (String, String)| Needle { find: find.into(), put: put.into() };
-        pairs.into_iter().map(needle).collect()
     }
 
     fn foreign(&self, place: &str) -> Refusal {

@@ -1,6 +1,6 @@
 //! One request: read, decided, given its secrets, sent, answered.
 
-use super::body::{Account, Body, Down, Fault, Up, full, scrub_headers};
+use super::body::{Account, Body, Down, Fault, Up, full, reflected, scrub_headers};
 use super::credentials::{self, Applied, Draft};
 use super::decode::{Coding, Decoder, coding};
 use super::draft::{Outgoing, Wanted, describe, read};
@@ -11,6 +11,7 @@ use super::serve::{Early, Line};
 use super::sigv4::{Key as AwsKey, MAX_HASHED, Signature, Signed};
 use super::tunnel::carry;
 use super::upstream::{Key, Unsent, Upstream, broken, connect};
+use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use bytes::Bytes;
 use cowork_api::egress::What;
@@ -79,9 +80,35 @@ where
 /// A request that was decided, and has its secrets.
 struct Ready {
     allowed: Allowed,
+    verdict: Option<Verdict>,
     account: Arc<Account>,
     outgoing: Outgoing,
     applied: Applied,
+}
+
+/// The decision about a request, which is recorded once it is known where secrets went.
+struct Verdict {
+    house: Arc<House>,
+    flow: u64,
+    number: u32,
+    what: Option<What>,
+}
+
+impl Verdict {
+    /// A secret went into the body.
+    fn add(&mut self, name: &str) {
+        if let Some(What::Decided { credentials, .. }) = &mut self.what {
+            credentials.push((name.to_owned(), "body".to_owned()));
+        }
+    }
+}
+
+impl Drop for Verdict {
+    fn drop(&mut self) {
+        if let Some(what) = self.what.take() {
+            self.house.office.record(self.flow, self.number, what);
+        }
+    }
 }
 
 /// Decides about a request, and puts its secrets in.
@@ -121,6 +148,9 @@ async fn decide(
         refusal
     };
     let rule = allowed.rule().map(AsRef::as_ref);
+    if rule.is_some_and(|rule| !rule.http.is_empty()) {
+        headers::refuse_overrides(&draft.headers).map_err(more)?;
+    }
     line.house.quotas.request(rule).map_err(more)?;
     let secrets = office.secrets();
     let applied = credentials::apply(&mut draft, rule, &secrets, line.channel).map_err(more)?;
@@ -132,10 +162,11 @@ async fn decide(
     outgoing.set_path(&path, query.as_deref()).map_err(more)?;
     let credentials = applied.used.clone();
     let what = What::Decided { target: target.clone(), decision: allowed.decision(), credentials };
-    office.record(line.flow.number, number, what);
+    let house = Arc::clone(&line.house);
+    let verdict = Some(Verdict { house, flow: line.flow.number, number, what: Some(what) });
     let account = Account::new(&line.house, &line.flow, number, target, allowed.rule().cloned());
     account.counted(weight);
-    Ok(Ready { allowed, account, outgoing, applied })
+    Ok(Ready { allowed, verdict, account, outgoing, applied })
 }
 
 /// Tells of a path that no rule about paths allows because programs do not agree about it.
@@ -149,11 +180,16 @@ fn explained(refusal: Refusal, path: &str) -> Refusal {
 }
 
 impl Ready {
-    async fn carry_out(mut self, line: &Line, body: Incoming, client: OnUpgrade) -> Response<Body> {
+    async fn carry_out(
+        mut self,
+        line: &Arc<Line>,
+        body: Incoming,
+        client: OnUpgrade,
+    ) -> Response<Body> {
         let target = self.account.target.clone();
         match self.send(line, body).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                self.switch(response, client)
+                self.switch(Arc::clone(line), response, client)
             }
             Ok(response) => self.respond(response).unwrap_or_else(|refusal| {
                 self.account.ended(format!("error: {}", refusal.code));
@@ -168,7 +204,9 @@ impl Ready {
 
     /// Sends the request; tries again where a connection that was kept turns out to be closed.
     async fn send(&mut self, line: &Line, body: Incoming) -> Result<Response<Incoming>, Refusal> {
-        let mut body = self.body(body).await?;
+        let body = self.body(body).await;
+        self.verdict = None;
+        let mut body = body?;
         let offer = line.offer;
         let key = Key::new(&self.allowed, line.channel, offer);
         for _ in 0..TRIES {
@@ -221,9 +259,9 @@ impl Ready {
         if let Some(upstream) = pool.take(key) {
             return Ok(upstream);
         }
-        let made = match line.take_early() {
+        let made = match line.take_early(key) {
             Some(Early::Failed(refusal)) => return Err(refusal),
-            Some(Early::Pending(connecting)) => connecting.await.ok(),
+            Some(Early::Pending(connecting)) => connecting.made().await,
             None => None,
         };
         let made = match made {
@@ -247,11 +285,14 @@ impl Ready {
         if let Some(mut swap) = self.applied.body.take().filter(|_| plain && small) {
             let bytes = self.gather(body, MAX_SWAPPED).await?;
             let swapped = swap.whole(&bytes).unwrap_or(bytes);
+            if let Some(verdict) = &mut self.verdict {
+                swap.found().for_each(|name| verdict.add(name));
+            }
             let length = HeaderValue::from(swapped.len());
             self.outgoing.parts.headers.insert(CONTENT_LENGTH, length);
             return Ok(full(swapped));
         }
-        Ok(Up::new(body, &self.account).boxed_unsync())
+        Ok(Up::new(body, &self.account, self.applied.trailers).boxed_unsync())
     }
 
     async fn sign(
@@ -280,14 +321,15 @@ impl Ready {
         };
         signature.renew(headers, signed, key).map_err(unsigned)?;
         Ok(match gathered {
-            Ok(body) => Up::new(body, &self.account).boxed_unsync(),
+            Ok(body) => Up::new(body, &self.account, self.applied.trailers).boxed_unsync(),
             Err(bytes) => full(bytes),
         })
     }
 
     async fn gather(&self, body: Incoming, most: u64) -> Result<Bytes, Refusal> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let gathered = Limited::new(Up::new(body, &self.account), most).collect().await;
+        let gathered =
+            Limited::new(Up::new(body, &self.account, self.applied.trailers), most).collect().await;
         gathered.map(http_body_util::Collected::to_bytes).map_err(|fault: Fault| {
             let ours = self.account.refusal().cloned();
             ours.unwrap_or_else(|| {
@@ -300,9 +342,13 @@ impl Ready {
     /// The answer, as the session gets it.
     fn respond(&mut self, response: Response<Incoming>) -> Result<Response<Body>, Refusal> {
         let (mut parts, body) = response.into_parts();
+        // The reason after the status is among them: words of the host that nobody needs.
+        parts.extensions.clear();
         let mut scrub = self.applied.scrub.take();
         let decoder = match &scrub {
-            Some(_) if !body.is_end_stream() => self.decoder(&mut parts)?,
+            Some(_) if self.applied.searched && !body.is_end_stream() => {
+                self.decoder(&mut parts)?
+            }
             _ => None,
         };
         headers::strip(&mut parts.headers);
@@ -312,6 +358,11 @@ impl Ready {
             if !scrub.keeps_length() && !body.is_end_stream() {
                 parts.headers.remove(CONTENT_LENGTH);
             }
+        }
+        // What a host compresses that got no secret is left as it is.
+        let legible = decoder.is_some() || matches!(coding(&parts.headers), Coding::Identity);
+        if !legible && let Some(scrub) = scrub.take() {
+            reflected(&self.account, &scrub);
         }
         self.account.answered(parts.status.as_u16());
         self.account.received(headers::weight(&parts.headers));
@@ -340,7 +391,12 @@ impl Ready {
     }
 
     /// Both sides go over to another protocol.
-    fn switch(&mut self, mut response: Response<Incoming>, client: OnUpgrade) -> Response<Body> {
+    fn switch(
+        &mut self,
+        line: Arc<Line>,
+        mut response: Response<Incoming>,
+        client: OnUpgrade,
+    ) -> Response<Body> {
         let Some(protocol) = self.outgoing.upgrade.clone() else {
             let sentence = format!("{} changes the protocol unasked", self.allowed.place());
             self.account.ended("error: upstream");
@@ -348,6 +404,7 @@ impl Ready {
         };
         let host = hyper::upgrade::on(&mut response);
         let (mut parts, _nothing) = response.into_parts();
+        parts.extensions.clear();
         let protocol = headers::upgrade(&parts.headers).unwrap_or(protocol);
         headers::strip(&mut parts.headers);
         headers::ask_upgrade(&mut parts.headers, protocol);
@@ -356,7 +413,12 @@ impl Ready {
             scrub_headers(scrub, &mut parts.headers);
         }
         self.account.answered(parts.status.as_u16());
-        drop(tokio::spawn(carry(Arc::clone(&self.account), client, host, scrub)));
+        let account = Arc::clone(&self.account);
+        drop(tokio::spawn(async move {
+            carry(account, client, host, scrub).await;
+            // Until now it counts among the connections of the session.
+            drop(line);
+        }));
         Response::from_parts(parts, full(Bytes::new()))
     }
 }

@@ -1,5 +1,7 @@
 //! Headers that are between two hops, and stay there.
 
+use super::refuse::refusal;
+use crate::office::Refusal;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
@@ -57,6 +59,28 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Headers that tell some hosts to take a request for another one.
+const OVERRIDES: [&str; 5] = [
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Refuses a request that could be another one to its host than to the rule that allowed it.
+pub(super) fn refuse_overrides(headers: &HeaderMap) -> Result<(), Refusal> {
+    let overrides =
+        |name: &&HeaderName| OVERRIDES.contains(&name.as_str().replace('_', "-").as_str());
+    match headers.keys().find(overrides) {
+        None => Ok(()),
+        Some(name) => {
+            let sentence = format!("{name} asks the host for another request than this one");
+            Err(refusal("method-override", sentence, "send the request that is meant"))
+        }
     }
 }
 

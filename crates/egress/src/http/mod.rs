@@ -18,6 +18,7 @@ mod credentials;
 mod decode;
 mod draft;
 mod exchange;
+mod forms;
 mod headers;
 mod refuse;
 mod scrub;
@@ -40,6 +41,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serve::Line;
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use upstream::{Offer, Pool};
 
 /// What interception keeps for a session.
@@ -49,6 +51,8 @@ pub struct Interceptor {
     one: Arc<ClientConfig>,
     two: Arc<ClientConfig>,
     pool: Pool,
+    /// For connections of the session, at a time.
+    room: Arc<Semaphore>,
 }
 
 impl Interceptor {
@@ -77,6 +81,7 @@ impl Interceptor {
             one: offering(&[b"http/1.1"]),
             two: offering(&[b"h2", b"http/1.1"]),
             pool: Pool::default(),
+            room: Arc::new(Semaphore::new(serve::MAX_CONNECTIONS)),
         })
     }
 

@@ -20,7 +20,8 @@ pub(super) fn refusal(code: &'static str, sentence: impl Into<String>, hint: &st
 /// The status that says what kind of refusal it is.
 fn status(refusal: &Refusal) -> StatusCode {
     match refusal.code {
-        "ambiguous-target" | "malformed" => StatusCode::BAD_REQUEST,
+        "ambiguous-target" | "malformed" | "method-override" => StatusCode::BAD_REQUEST,
+        "too-many-connections" => StatusCode::SERVICE_UNAVAILABLE,
         "method" => StatusCode::METHOD_NOT_ALLOWED,
         "host-mismatch" => StatusCode::MISDIRECTED_REQUEST,
         "upstream-certificate" | "upstream-tls" | "upstream" | "opaque-answer" => {
@@ -33,7 +34,7 @@ fn status(refusal: &Refusal) -> StatusCode {
 /// Seconds after which trying again makes sense.
 fn again(refusal: &Refusal) -> Option<u64> {
     match refusal.code {
-        "unanswered" | "too-many-asks" => Some(15),
+        "unanswered" | "too-many-asks" | "too-many-connections" => Some(15),
         "quota-requests" | "quota-upload" | "quota-connections" => {
             let mut words = refusal.hint.split(' ');
             Some(words.find_map(|word| word.parse().ok()).unwrap_or(1))

@@ -4,6 +4,8 @@
 //! is, and nothing else is held. An event stream is therefore not delayed by it.
 
 use bytes::{Bytes, BytesMut};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Values shorter than this occur by chance, and are left alone.
 pub(super) const SHORTEST: usize = 8;
@@ -11,10 +13,20 @@ pub(super) const SHORTEST: usize = 8;
 /// A text to look for, and what takes its place.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Needle {
+    /// Whose it is, by name.
+    pub(super) name: Arc<str>,
     /// The secret, in one of the forms that it is sent in.
     pub(super) find: Vec<u8>,
     /// What the session knows instead.
     pub(super) put: Vec<u8>,
+}
+
+impl Needle {
+    /// The same, with a replacement of its length.
+    pub(super) fn fitted(mut self) -> Self {
+        self.put.resize(self.find.len(), b'*');
+        self
+    }
 }
 
 impl std::fmt::Debug for Needle {
@@ -23,12 +35,70 @@ impl std::fmt::Debug for Needle {
     }
 }
 
+/// What needles begin with: most places in a text are ruled out by a look or two.
+#[derive(Clone)]
+struct Starts {
+    /// First bytes.
+    bytes: [bool; 256],
+    /// First two bytes, a bit for each pair.
+    pairs: Vec<u64>,
+}
+
+impl Starts {
+    fn of(needles: &[Needle]) -> Self {
+        let mut starts = Self { bytes: [false; 256], pairs: vec![0; 1024] };
+        for needle in needles {
+            match needle.find.as_slice() {
+                [] => {}
+                [only] => (0..=u8::MAX).for_each(|second| starts.add(*only, second)),
+                [first, second, ..] => starts.add(*first, *second),
+            }
+        }
+        starts
+    }
+
+    fn add(&mut self, first: u8, second: u8) {
+        let pair = u16::from_be_bytes([first, second]);
+        if let Some(word) = self.pairs.get_mut(usize::from(pair / 64)) {
+            *word |= 1 << (pair % 64);
+        }
+        if let Some(begins) = self.bytes.get_mut(usize::from(first)) {
+            *begins = true;
+        }
+    }
+
+    fn has_byte(&self, first: u8) -> bool {
+        self.bytes.get(usize::from(first)).is_some_and(|begins| *begins)
+    }
+
+    /// Whether a needle may be where this text begins, or the text be the beginning of one.
+    fn has(&self, text: &[u8]) -> bool {
+        match text {
+            [] => false,
+            [only] => self.has_byte(*only),
+            [first, second, ..] => {
+                let pair = u16::from_be_bytes([*first, *second]);
+                let word = self.pairs.get(usize::from(pair / 64));
+                word.is_some_and(|word| word >> (pair % 64) & 1 == 1)
+            }
+        }
+    }
+}
+
 /// Replaces needles in a stream of bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Scrub {
+    /// The longest ones first.
     needles: Vec<Needle>,
+    starts: Starts,
     held: Vec<u8>,
-    found: u64,
+    found: BTreeSet<Arc<str>>,
+}
+
+impl std::fmt::Debug for Scrub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
 }
 
 impl Scrub {
@@ -37,12 +107,24 @@ impl Scrub {
         needles.retain(|needle| !needle.find.is_empty());
         // Where one begins with another, the longer one is the one that is meant.
         needles.sort_by_key(|needle| std::cmp::Reverse(needle.find.len()));
-        Self { needles, held: Vec::new(), found: 0 }
+        let starts = Starts::of(&needles);
+        Self { needles, starts, held: Vec::new(), found: BTreeSet::new() }
     }
 
-    /// How many were found.
-    pub(super) fn found(&self) -> u64 {
-        self.found
+    /// The same, with replacements that do not change the length of anything.
+    pub(super) fn fitted(self) -> Self {
+        let needles = self.needles.into_iter().map(Needle::fitted).collect();
+        Self { needles, ..self }
+    }
+
+    /// Whose were found, by name.
+    pub(super) fn found(&self) -> impl Iterator<Item = &str> {
+        self.found.iter().map(AsRef::as_ref)
+    }
+
+    /// Whether nothing is held.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Whether every replacement is as long as what it replaces.
@@ -72,9 +154,8 @@ impl Scrub {
 
     /// Replaces in a whole text; nothing if there is nothing to replace.
     pub(super) fn whole(&mut self, text: &[u8]) -> Option<Bytes> {
-        let before = self.found;
-        let out = self.replace(text, text).0;
-        (self.found > before).then_some(out)
+        self.next(text)?;
+        Some(self.replace(text, text).0)
     }
 
     /// Whether bytes have a needle, or end with the beginning of one.
@@ -84,22 +165,30 @@ impl Scrub {
 
     /// How many of the last bytes could be the beginning of a needle.
     fn unfinished(&self, bytes: &[u8]) -> usize {
-        let longest = |needle: &Needle| {
-            let most = bytes.len().min(needle.find.len() - 1);
-            (1..=most).rev().find(|length| {
-                let tail = bytes.get(bytes.len() - length..);
-                tail.is_some_and(|tail| needle.find.starts_with(tail))
-            })
+        let longest = self.needles.first().map_or(0, |needle| needle.find.len() - 1);
+        let begins = |length: &usize| {
+            let Some(tail) = bytes.get(bytes.len() - length..) else { return false };
+            let begun =
+                |needle: &Needle| needle.find.len() > tail.len() && needle.find.starts_with(tail);
+            self.starts.has(tail) && self.needles.iter().any(begun)
         };
-        self.needles.iter().filter_map(longest).max().unwrap_or(0)
+        (1..=longest.min(bytes.len())).rev().find(begins).unwrap_or(0)
     }
 
-    /// The first needle: where, and which.
+    /// The first needle: where, and which. The longest one where several begin.
     fn next(&self, bytes: &[u8]) -> Option<(usize, &Needle)> {
-        let places = self.needles.iter().filter_map(|needle| {
-            find(bytes, &needle.find).map(|at| (at, std::cmp::Reverse(needle.find.len()), needle))
-        });
-        places.min_by_key(|(at, length, _)| (*at, *length)).map(|(at, _, needle)| (at, needle))
+        let mut at = 0;
+        loop {
+            at += bytes.get(at..)?.iter().position(|byte| self.starts.has_byte(*byte))?;
+            let rest = bytes.get(at..)?;
+            if self.starts.has(rest) {
+                let found = self.needles.iter().find(|needle| rest.starts_with(&needle.find));
+                if let Some(needle) = found {
+                    return Some((at, needle));
+                }
+            }
+            at += 1;
+        }
     }
 
     /// Replaces every needle that begins within `certain`, the first part of `all`. Says how many
@@ -107,7 +196,7 @@ impl Scrub {
     fn replace(&mut self, certain: &[u8], all: &[u8]) -> (Bytes, usize) {
         let mut out = BytesMut::with_capacity(all.len());
         let mut from = 0;
-        let mut found = 0;
+        let mut found = BTreeSet::new();
         while let Some((at, needle)) = all.get(from..).and_then(|rest| self.next(rest)) {
             if from + at >= certain.len() {
                 break;
@@ -115,9 +204,9 @@ impl Scrub {
             out.extend_from_slice(all.get(from..from + at).unwrap_or_default());
             out.extend_from_slice(&needle.put);
             from += at + needle.find.len();
-            found += 1;
+            found.insert(Arc::clone(&needle.name));
         }
-        self.found += found;
+        self.found.append(&mut found);
         let end = certain.len().max(from);
         out.extend_from_slice(all.get(from..end).unwrap_or_default());
         (out.freeze(), end)
@@ -144,6 +233,7 @@ mod tests {
 
     fn scrub(needles: &[(&str, &str)]) -> Scrub {
         let needle = |(find, put): &(&str, &str)| Needle {
+            name: "key".into(),
             find: find.as_bytes().to_vec(),
             put: put.as_bytes().to_vec(),
         };
@@ -164,7 +254,7 @@ mod tests {
         let mut scrub = scrub(&[("secret-value", "PLACE")]);
         let out = run(&mut scrub, &[b"a secre", b"t-val", b"ue and sec", b"rets"]);
         assert_eq!(out, b"a PLACE and secrets");
-        assert_eq!(scrub.found(), 1);
+        assert_eq!(scrub.found().collect::<Vec<_>>(), ["key"]);
     }
 
     #[test]

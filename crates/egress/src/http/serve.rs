@@ -2,7 +2,8 @@
 
 use super::credentials::Channel;
 use super::exchange::exchange;
-use super::upstream::{Key, MAX_HEADERS, Offer, Upstream, Version, WINDOW, connect};
+use super::refuse::refusal;
+use super::upstream::{Key, MAX_HEADERS, Offer, Upstream, Version, connect};
 use crate::flow::Flow;
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
@@ -19,19 +20,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::StartHandshake;
 
-/// Longest that a client may take for the head of its next request, or for nothing at all.
+/// Longest that a client may say nothing at all.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// Longest that a client may take for the head of its next request.
+const TIME_FOR_HEAD: Duration = Duration::from_secs(30);
+/// Most bytes of the head of a request, and of a body that wait, in HTTP/1.1.
+const MAX_BUFFER: usize = 64 * 1024;
+/// Most connections of the session at a time, and how long one more waits for another to end.
+pub(super) const MAX_CONNECTIONS: usize = 512;
+const TIME_FOR_ROOM: Duration = Duration::from_secs(3);
+/// Longest that it takes to tell a client that it is not served, and most bytes read meanwhile.
+const TIME_TO_TURN_AWAY: Duration = Duration::from_secs(2);
+const MAX_TURNED_AWAY: u64 = 64 * 1024;
 /// Longest that a client may take to greet.
 const TIME_TO_GREET: Duration = Duration::from_secs(30);
 /// Longest that a client waits in its greeting for the host: clients give up after ten seconds.
 const TIME_TO_MIRROR: Duration = Duration::from_secs(5);
 /// Most requests at a time in one connection of HTTP/2.
-const MAX_STREAMS: u32 = 128;
+const MAX_STREAMS: u32 = 32;
+/// The amount of bodies of requests that may wait in one connection of HTTP/2.
+const WINDOW: u32 = 256 * 1024;
 /// `unrecognized_name`, fatal, before anything is agreed on (RFC 8446 §6).
 const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
 
@@ -49,7 +63,9 @@ pub(super) struct Line {
     /// What its host is offered.
     pub(super) offer: Offer,
     /// The connection to its host that was begun with it.
-    pub(super) early: Mutex<Option<Early>>,
+    early: Mutex<Option<(Key, Early)>>,
+    /// Its place among the connections of the session.
+    room: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection to a host that was begun before its first request came.
@@ -58,7 +74,24 @@ pub(super) enum Early {
     /// It failed.
     Failed(Refusal),
     /// It is not made yet.
-    Pending(JoinHandle<Result<Upstream, Refusal>>),
+    Pending(Connecting),
+}
+
+/// A connection to a host that is being made. It is given up when nobody waits for it any more.
+#[derive(Debug)]
+pub(super) struct Connecting(JoinHandle<Result<Upstream, Refusal>>);
+
+impl Connecting {
+    /// What became of it; nothing if making it failed for no reason of the host.
+    pub(super) async fn made(mut self) -> Option<Result<Upstream, Refusal>> {
+        (&mut self.0).await.ok()
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Line {
@@ -70,12 +103,26 @@ impl Line {
         place: Option<Place>,
     ) -> Self {
         let (channel, offer) = (Channel::Plain, Offer::One);
-        Self { house, flow, base, place, channel, offer, early: Mutex::default() }
+        Self { house, flow, base, place, channel, offer, early: Mutex::default(), room: None }
     }
 
-    /// The connection that was begun early, if it was not taken yet and is no ordinary one.
-    pub(super) fn take_early(&self) -> Option<Early> {
-        self.early.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The connection that was begun early, if it was not taken yet and serves for `wanted`. One
+    /// that was begun for something else is given up.
+    pub(super) fn take_early(&self, wanted: &Key) -> Option<Early> {
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner).take();
+        early.filter(|(key, _)| key == wanted).map(|(_, early)| early)
+    }
+
+    /// Takes a place among the connections of the session, when one is free.
+    async fn admit(&mut self) -> Result<(), Refusal> {
+        let waiting = Arc::clone(&self.house.interceptor.room).acquire_owned();
+        if let Ok(Ok(permit)) = timeout(TIME_FOR_ROOM, waiting).await {
+            self.room = Some(permit);
+            return Ok(());
+        }
+        let sentence = format!("the session has {MAX_CONNECTIONS} connections already");
+        self.notice("too-many-connections", sentence.clone());
+        Err(refusal("too-many-connections", sentence, "close some, and try again"))
     }
 
     fn notice(&self, code: &str, sentence: String) {
@@ -118,7 +165,7 @@ enum Beginning {
 /// Carries a connection to `place`. Where it was allowed already, its host is reached at once, to
 /// learn what it speaks.
 pub(super) async fn inspect(
-    line: Line,
+    mut line: Line,
     stream: Prefixed<TcpStream>,
     place: &Place,
     allowed: Option<&Allowed>,
@@ -128,6 +175,9 @@ pub(super) async fn inspect(
         flow: Arc::clone(&line.flow),
         target: line.base.clone(),
     };
+    if let Err(refusal) = line.admit().await {
+        return turn_away(stream, &line.base, &refusal).await;
+    }
     let Ok(Ok((beginning, stream))) = timeout(PATIENCE, begin(stream)).await else { return };
     match beginning {
         Beginning::Nothing => {}
@@ -140,8 +190,32 @@ pub(super) async fn inspect(
 }
 
 /// Carries a connection to the proxy.
-pub(super) async fn forward(line: Line, stream: Prefixed<TcpStream>) {
+pub(super) async fn forward(mut line: Line, stream: Prefixed<TcpStream>) {
+    if let Err(refusal) = line.admit().await {
+        return turn_away(stream, &line.base, &refusal).await;
+    }
     one(stream, Arc::new(line)).await;
+}
+
+/// Tells a client in HTTP/1.1 why it is not served. Others find the connection closed.
+async fn turn_away(stream: Prefixed<TcpStream>, target: &Target, refusal: &Refusal) {
+    let telling = async {
+        let Ok((Beginning::One, mut stream)) = begin(stream).await else { return };
+        let body = refusal.body(target);
+        let answer = format!(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+             x-cowork-deny: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            refusal.code,
+            body.len()
+        );
+        cowork_sys::ignore(stream.write_all(answer.as_bytes()).await);
+        cowork_sys::ignore(stream.shutdown().await);
+        // What the client still sends would reset the connection, and the answer with it.
+        cowork_sys::ignore(
+            tokio::io::copy(&mut stream.take(MAX_TURNED_AWAY), &mut tokio::io::sink()).await,
+        );
+    };
+    cowork_sys::ignore(timeout(TIME_TO_TURN_AWAY, telling).await);
 }
 
 /// Reads just enough to know what a connection speaks.
@@ -267,19 +341,19 @@ async fn mirror(line: &Line, allowed: &Allowed) -> Version {
     }
     let (house, allowed) = (Arc::clone(&line.house), allowed.clone());
     let (channel, offer) = (line.channel, line.offer);
-    let mut connecting =
-        tokio::spawn(async move { connect(&house, &allowed, channel, offer).await });
-    let (early, version) = match timeout(TIME_TO_MIRROR, &mut connecting).await {
+    let connecting = async move { connect(&house, &allowed, channel, offer).await };
+    let mut connecting = Connecting(tokio::spawn(connecting));
+    let (early, version) = match timeout(TIME_TO_MIRROR, &mut connecting.0).await {
         Ok(Ok(Ok(upstream))) => {
             let version = upstream.version();
-            line.house.interceptor.pool.put(&line.house, key, upstream);
+            line.house.interceptor.pool.put(&line.house, key.clone(), upstream);
             (None, version)
         }
         Ok(Ok(Err(refusal))) => (Some(Early::Failed(refusal)), likely),
         Ok(Err(_panic)) => (None, likely),
         Err(_elapsed) => (Some(Early::Pending(connecting)), likely),
     };
-    *line.early.lock().unwrap_or_else(PoisonError::into_inner) = early;
+    *line.early.lock().unwrap_or_else(PoisonError::into_inner) = early.map(|early| (key, early));
     version
 }
 
@@ -303,7 +377,9 @@ where
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIME_FOR_HEAD)
+        .max_buf_size(MAX_BUFFER)
+        .max_header_size(MAX_BUFFER)
         .preserve_header_case(true)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service);
@@ -327,7 +403,7 @@ where
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(4 * WINDOW)
+        .initial_connection_window_size(WINDOW)
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(MAX_HEADERS)
         .auto_date_header(false)

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 const PIECE: usize = 16 * 1024;
 
 /// Carries bytes between a client and a host until both have ended. Secrets are taken out of what
-/// comes back where that does not change its length: messages have their lengths in front.
+/// comes back, and leave as many bytes: messages have their lengths in front.
 pub(super) async fn carry(
     account: Arc<Account>,
     client: OnUpgrade,
@@ -24,7 +24,7 @@ pub(super) async fn carry(
         Ok((client, host)) => {
             let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
             let (from_host, to_host) = tokio::io::split(TokioIo::new(host));
-            let mut scrub = scrub.filter(Scrub::keeps_length);
+            let mut scrub = scrub.map(Scrub::fitted);
             let up = up(&account, from_client, to_host);
             let down = down(&account, from_host, to_client, scrub.as_mut());
             let result = tokio::try_join!(up, down);

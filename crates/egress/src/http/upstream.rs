@@ -30,7 +30,7 @@ const MAX_IDLE: usize = 128;
 /// Longest that a host may take to agree on TLS.
 const TIME_FOR_TLS: Duration = Duration::from_secs(10);
 /// The amount of an HTTP/2 body that may be under way.
-pub(super) const WINDOW: u32 = 1024 * 1024;
+const WINDOW: u32 = 1024 * 1024;
 
 /// Most bytes of headers in HTTP/2.
 pub(super) const MAX_HEADERS: u32 = 64 * 1024;

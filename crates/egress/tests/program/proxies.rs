@@ -86,12 +86,12 @@ fn a_refusal_says_why_to_people_and_to_machines() {
         (&body["error"]["code"], &body["error"]["host"]),
         (&"no-rule".into(), &"other.example".into())
     );
-    assert_eq!(body["port"], 443);
-    assert!(body["hint"].as_str().unwrap().contains("cowork allow"), "{body}");
+    assert_eq!(body["error"]["port"], 443);
+    assert!(body["error"]["hint"].as_str().unwrap().contains("cowork allow"), "{body}");
 
     let (_, body) = connect(&session, "a.paste.example:443");
     assert_eq!(body["error"]["code"], "denied-by-rule");
-    assert_eq!(body["hint"], "use outputs/ instead");
+    assert_eq!(body["error"]["hint"], "use outputs/ instead");
     let (_, body) = connect(&session, "example.com:22");
     assert_eq!(body["error"]["code"], "port");
     assert!(!session.decided("other.example").allowed);
@@ -257,9 +257,15 @@ fn rules_change_while_connections_last() {
     let session = Session::start(rules([allow_loopback(port)]));
     let mut old = session.connect(LOOPBACK, port);
     expect_echo(&mut old, b"before");
+    let (other, kept) = (echo(), rules([allow_loopback(port)]));
+    session.send(&ToEgress::Rules(Box::new(kept)));
+    session.connect_is_refused(&format!("{LOOPBACK}:{other}"), "port");
+    expect_echo(&mut old, b"what is allowed still goes on");
     session.send(&ToEgress::Rules(Box::new(rules([]))));
     session.connect_is_refused(&format!("{LOOPBACK}:{port}"), "no-rule");
-    expect_echo(&mut old, b"what was allowed goes on");
+    // A tunnel would never end by itself.
+    let cut = old.read(&mut [0]);
+    assert!(matches!(cut, Ok(0)) || cut.is_err(), "{cut:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Proof of interception: hosts of our own on the loopback, real clients, nothing in between but
 //! what is tested.
 
+mod bounds;
 mod carrying;
 mod keys;
 mod measuring;

@@ -7,6 +7,7 @@ use http::header::{AUTHORIZATION, CONNECTION, CONTENT_ENCODING, TRAILER, UPGRADE
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::ext::ReasonPhrase;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -228,8 +229,13 @@ async fn echo(request: Request<Incoming>) -> Answer {
         writeln!(said, "{name}: {}", value.to_str().unwrap_or("?")).unwrap();
     }
     said.push('\n');
-    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    said.push_str(&String::from_utf8_lossy(&body));
+    if let Ok(body) = body.collect().await {
+        let trailers = body.trailers().cloned().unwrap_or_default();
+        said.push_str(&String::from_utf8_lossy(&body.to_bytes()));
+        for (name, value) in &trailers {
+            writeln!(said, "\n{name}: {}", value.to_str().unwrap_or("?")).unwrap();
+        }
+    }
     text(said)
 }
 
@@ -273,6 +279,7 @@ fn socket(mut request: Request<Incoming>) -> Answer {
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return response;
     };
+    let said = reason(&credential(&request));
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let mut io = TokioIo::new(upgraded.await.unwrap());
@@ -286,6 +293,7 @@ fn socket(mut request: Request<Incoming>) -> Answer {
     });
     let mut response = of(Vec::new(), None);
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.extensions_mut().insert(said);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     response.headers_mut().insert(UPGRADE, protocol);
     response
@@ -298,7 +306,11 @@ fn credential(request: &Request<Incoming>) -> String {
     value.strip_prefix("Bearer ").unwrap_or(value).to_owned()
 }
 
-/// Says the credential back: in a header, and in a body that is cut in the middle of it.
+fn reason(text: &str) -> ReasonPhrase {
+    ReasonPhrase::try_from(text.as_bytes()).unwrap()
+}
+
+/// Says the credential back: after the status, in a header, and in a body that is cut in the middle of it.
 fn pieces(request: &Request<Incoming>) -> Answer {
     let secret = credential(request);
     let whole = Bytes::from(format!("before {secret} after"));
@@ -307,6 +319,7 @@ fn pieces(request: &Request<Incoming>) -> Answer {
     let frames = vec![Frame::data(whole.slice(..cut)), Frame::data(whole.slice(cut..))];
     let mut response = of(frames, length);
     response.headers_mut().insert("x-said", secret.parse().unwrap());
+    response.extensions_mut().insert(reason(&secret));
     response
 }
 

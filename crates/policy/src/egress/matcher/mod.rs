@@ -13,8 +13,8 @@ mod prepared;
 
 use super::address::{self, Kind};
 use super::name::Place;
-use cowork_api::egress::{Otherwise, Ports, Rule, Rules};
-use prepared::{Asked, Index, Prepared, Side};
+use cowork_api::egress::{CredentialMode, Otherwise, Ports, Rule, Rules};
+use prepared::{Asked, Fit, Index, Prepared, Side};
 use std::collections::BTreeSet;
 
 pub use explain::Explanation;
@@ -128,7 +128,10 @@ impl Matcher {
     /// The decision about a request. The query of its path does not matter.
     ///
     /// A path that is ambiguous (see [`super::target`]) is not what an allowance of paths means, and
-    /// is what every denial of paths means.
+    /// is what every denial of paths means. A path of more than 8 KiB counts as ambiguous.
+    ///
+    /// Whatever other rules allow, a request passes neither with the method of a rule in another
+    /// case, nor without the credential that a rule pins for what may be the same request.
     pub fn request(&self, place: &Place, port: u16, method: &str, path: &str) -> Verdict<'_> {
         self.decide(place, port, Some(&Asked::new(method, path)))
     }
@@ -205,7 +208,34 @@ impl Matcher {
             .or(found.other_request.map(|prepared| decided(Outcome::OtherRequest, prepared)))
             .or(found.other_port.map(|prepared| decided(Outcome::OtherPort, prepared)))
             .unwrap_or((Outcome::NoRule, None));
+        let passes = matches!(outcome, Outcome::Allow | Outcome::Ask);
+        let (outcome, prepared) = request
+            .filter(|_| passes)
+            .and_then(|request| self.evaded(place, port, request, prepared))
+            .map_or((outcome, prepared), |evaded| decided(Outcome::OtherRequest, evaded));
         Verdict { outcome, rule: prepared.and_then(|prepared| self.rule(prepared)) }
+    }
+
+    /// The rule that a request would get round if it passed by `winner`.
+    fn evaded(
+        &self,
+        place: &Place,
+        port: u16,
+        request: &Asked<'_>,
+        winner: Option<&Prepared>,
+    ) -> Option<&Prepared> {
+        let pins = |prepared: &Prepared| {
+            let credential = self.rule(prepared).and_then(|rule| rule.credential.as_ref());
+            credential.is_some_and(|credential| credential.mode == CredentialMode::Pin)
+        };
+        let pinned = winner.is_some_and(pins);
+        let is_evaded = |prepared: &&Prepared| {
+            prepared.side != Side::Deny
+                && self.rule(prepared).is_some_and(|rule| has_port(&rule.ports, port))
+                && (prepared.is_misspelled(request)
+                    || !pinned && pins(prepared) && prepared.fit(request) == Fit::Perhaps)
+        };
+        self.about(place).filter(is_evaded).min_by_key(|prepared| prepared.rank)
     }
 
     fn find(&self, place: &Place, port: u16, request: Option<&Asked<'_>>) -> Found<'_> {

@@ -11,6 +11,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+/// Longest path that is compared with patterns; a longer one is ambiguous.
+const MAX_PATH: usize = 8 * 1024;
+
 /// A rule, ready to be asked.
 #[derive(Clone, Debug)]
 pub(super) struct Prepared {
@@ -65,15 +68,47 @@ impl<'a> Asked<'a> {
     }
 
     fn decoded(&self) -> Option<&[u8]> {
-        let decode = || target::check(self.path).and_then(|(path, _)| target::decode(path)).ok();
+        let decode = || {
+            let (path, _) = target::check(self.path).ok()?;
+            if path.len() > MAX_PATH { None } else { target::decode(path).ok() }
+        };
         self.decoded.get_or_init(decode).as_deref()
     }
 }
 
+/// Whether a request is one of those that a rule is about, or a method or a path one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    No,
+    /// For some servers: the path is ambiguous, or the method is written in another case.
+    Perhaps,
+    Yes,
+}
+
 impl Prepared {
-    /// Whether the rule is about a request.
+    /// Whether the rule decides about a request. What it is perhaps about is refused with it, and
+    /// not allowed with it.
     pub(super) fn fits(&self, request: &Asked<'_>) -> bool {
-        self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted.fits(self.side, request))
+        match self.fit(request) {
+            Fit::Yes => true,
+            Fit::Perhaps => self.side == Side::Deny,
+            Fit::No => false,
+        }
+    }
+
+    /// Whether the rule is about a request.
+    pub(super) fn fit(&self, request: &Asked<'_>) -> Fit {
+        let fits = self.wanted.iter().map(|wanted| match wanted.method(request) {
+            Fit::No => Fit::No,
+            method => method.min(wanted.path(request)),
+        });
+        // None means all.
+        fits.max().unwrap_or(Fit::Yes)
+    }
+
+    /// Whether a request has a method of the rule in another case: `pOST` for `POST`.
+    pub(super) fn is_misspelled(&self, request: &Asked<'_>) -> bool {
+        self.wanted.iter().any(|wanted| wanted.method(request) == Fit::Perhaps)
     }
 }
 
@@ -83,20 +118,25 @@ impl Wanted {
         Self { methods: request.methods.clone(), paths }
     }
 
-    fn fits(&self, side: Side, request: &Asked<'_>) -> bool {
-        // A server may take `post` for `POST`: that is refused with it, and not allowed with it.
-        let same = |method: &String| match side {
-            Side::Deny => method.eq_ignore_ascii_case(request.method),
-            Side::Allow | Side::Ask => method == request.method,
+    fn method(&self, request: &Asked<'_>) -> Fit {
+        let same = |method: &String| match method {
+            method if method == request.method => Fit::Yes,
+            method if method.eq_ignore_ascii_case(request.method) => Fit::Perhaps,
+            _ => Fit::No,
         };
-        if !self.methods.is_empty() && !self.methods.iter().any(same) {
-            return false;
+        // None means all.
+        self.methods.iter().map(same).max().unwrap_or(Fit::Yes)
+    }
+
+    fn path(&self, request: &Asked<'_>) -> Fit {
+        if self.paths.is_empty() {
+            return Fit::Yes;
         }
-        self.paths.is_empty()
-            || match request.decoded() {
-                Some(path) => self.paths.iter().any(|pattern| pattern.matches(path)),
-                None => side == Side::Deny,
-            }
+        match request.decoded() {
+            Some(path) if self.paths.iter().any(|pattern| pattern.matches(path)) => Fit::Yes,
+            Some(_) => Fit::No,
+            None => Fit::Perhaps,
+        }
     }
 }
 
@@ -149,7 +189,7 @@ fn precedence(rule: &Rule) -> impl Ord {
         CredentialMode::Inject => 1,
         CredentialMode::Pin => 2,
     });
-    let labels = |name: &str| (name.matches('.').count() + 1) * 2;
+    let labels = |name: &str| (plain(name).matches('.').count() + 1) * 2;
     let narrow = match &rule.host {
         Host::Any => 0,
         Host::Domain(name) => labels(name),

@@ -195,6 +195,67 @@ fn a_rule_with_a_credential_speaks_first() {
     assert_eq!(matcher.secrets().into_iter().collect::<Vec<_>>(), ["key"]);
 }
 
+/// A rule that pins a credential for some requests, and a broad one for the same host.
+fn pinned_beside_broad(host: &str, broad: &str, otherwise: Otherwise) -> Matcher {
+    let pin = RuleParts {
+        secret: Some(SecretParts {
+            name: "key".into(),
+            mode: Some(CredentialMode::Pin),
+            carrier: None,
+        }),
+        ..RuleParts::new(Verb::Allow, host)
+    };
+    let rules = vec![rule(broad), build(&pin).unwrap()];
+    Matcher::new(Rules { generation: 1, otherwise, rules })
+}
+
+#[test]
+fn no_spelling_of_a_request_gets_round_a_pinned_credential() {
+    for broad in ["allow a.example", "allow **.example", "ask a.example", "allow other.example"] {
+        let host = "POST https://a.example/v1/m";
+        let matcher = pinned_beside_broad(host, broad, Otherwise::Ask);
+        let target = place("a.example");
+        let verdict = |method: &str, path: &str| {
+            let verdict = matcher.request(&target, 443, method, path);
+            (verdict.outcome, verdict.rule.is_some_and(|rule| rule.credential.is_some()))
+        };
+        assert_eq!(verdict("POST", "/v1/m"), (Outcome::Allow, true), "{broad}");
+        let long = format!("/v1/{}", "m".repeat(9000));
+        for path in ["/v1//m", "/x/../v1/m", "/v1%2fm", "/v1/%25%32%65/m", &long] {
+            assert_eq!(verdict("POST", path), (Outcome::OtherRequest, true), "{broad} {path}");
+            assert_eq!(verdict("pOST", path), (Outcome::OtherRequest, true), "{broad} {path}");
+            assert_ne!(verdict("GET", path).0, Outcome::OtherRequest, "{broad} {path}");
+        }
+        assert_eq!(verdict("pOST", "/v1/m"), (Outcome::OtherRequest, true), "{broad}");
+        assert_ne!(verdict("POST", "/v2").0, Outcome::OtherRequest, "{broad}");
+    }
+    let elsewhere = pinned_beside_broad("https://b.example/v1", "allow a.example", Otherwise::Deny);
+    assert_eq!(request(&elsewhere, "a.example", "POST", "/v1//m"), Outcome::Allow);
+}
+
+#[test]
+fn a_method_in_another_case_passes_nowhere() {
+    let matcher = strict(&["allow a.example", "allow GET https://a.example/v1/**"]);
+    assert_eq!(request(&matcher, "a.example", "GET", "/v1/a"), Outcome::Allow);
+    assert_eq!(request(&matcher, "a.example", "PUT", "/v1//a"), Outcome::Allow);
+    assert_eq!(request(&matcher, "a.example", "get", "/v1/a"), Outcome::OtherRequest);
+    assert_eq!(request(&matcher, "a.example", "Get", "/"), Outcome::OtherRequest);
+    assert_eq!(request(&matcher, "a.example", "put", "/v1/a"), Outcome::Allow);
+}
+
+#[test]
+fn a_long_path_fits_no_allowance_of_paths() {
+    let matcher = strict(&["allow https://a.example/v1/**", "allow b.example"]);
+    let path = |length: usize| format!("/v1/{}", "a".repeat(length - 4));
+    assert_eq!(request(&matcher, "a.example", "GET", &path(8192)), Outcome::Allow);
+    assert_eq!(request(&matcher, "a.example", "GET", &path(8193)), Outcome::OtherRequest);
+    let query = format!("/v1/a?{}", "a".repeat(9000));
+    assert_eq!(request(&matcher, "a.example", "GET", &query), Outcome::Allow);
+    assert_eq!(request(&matcher, "b.example", "GET", &path(8193)), Outcome::Allow);
+    let denial = strict(&["allow a.example", "deny https://a.example/admin/**"]);
+    assert_eq!(request(&denial, "a.example", "GET", &path(8193)), Outcome::Deny);
+}
+
 #[test]
 fn a_tunnel_for_everything_needs_no_look_inside() {
     let tunnel = RuleParts { tls: Tls::Tunnel, ..RuleParts::new(Verb::Allow, "a.example") };
@@ -378,7 +439,53 @@ mod naive {
         (mode, narrow, rule.limits != Quota::default(), !rule.resolves_to.is_empty())
     }
 
+    fn pins(rule: &Rule) -> bool {
+        rule.credential.as_ref().is_some_and(|credential| credential.mode == CredentialMode::Pin)
+    }
+
+    /// A request that some rule could mean, if a server reads it loosely.
+    fn evades(rule: &Rule, winner: Option<&Rule>, (method, path): (&str, &str)) -> bool {
+        let named = |wanted: &Request| wanted.methods.iter().any(|one| one == method);
+        let alike =
+            |wanted: &Request| wanted.methods.iter().any(|one| one.eq_ignore_ascii_case(method));
+        if rule.http.iter().any(|wanted| alike(wanted) && !named(wanted)) {
+            return true;
+        }
+        let loosely = |wanted: &Request| {
+            (wanted.methods.is_empty() || named(wanted)) && target::check(path).is_err()
+        };
+        pins(rule)
+            && !winner.is_some_and(pins)
+            && !fits(rule, Some((method, path)))
+            && rule.http.iter().any(loosely)
+    }
+
     pub(super) fn decide<'a>(
+        rules: &'a Rules,
+        place: &Place,
+        port: u16,
+        request: Option<(&str, &str)>,
+    ) -> (Outcome, Option<&'a Rule>) {
+        let (outcome, winner) = plainly(rules, place, port, request);
+        let (Outcome::Allow | Outcome::Ask, Some(request)) = (outcome, request) else {
+            return (outcome, winner);
+        };
+        let mut best: Option<&Rule> = None;
+        for rule in &rules.rules {
+            let passes = !matches!(rule.action, Action::Deny { .. });
+            if passes
+                && is_about(rule, place)
+                && has_port(rule, port)
+                && evades(rule, winner, request)
+                && best.is_none_or(|best| weight(rule) > weight(best))
+            {
+                best = Some(rule);
+            }
+        }
+        best.map_or((outcome, winner), |rule| (Outcome::OtherRequest, Some(rule)))
+    }
+
+    fn plainly<'a>(
         rules: &'a Rules,
         place: &Place,
         port: u16,
