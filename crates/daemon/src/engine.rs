@@ -77,6 +77,12 @@ impl Packets {
         cowork_sys::ignore(rustix::net::shutdown(socket, rustix::net::Shutdown::Both));
     }
 
+    /// Says nothing more, and goes on listening.
+    pub(crate) fn fall_silent(&self) {
+        let socket = self.channel.get_ref().0.as_fd();
+        cowork_sys::ignore(rustix::net::shutdown(socket, rustix::net::Shutdown::Write));
+    }
+
     /// Waits for a packet; `None` at the end.
     pub(crate) async fn receive(
         &self,

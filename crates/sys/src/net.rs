@@ -13,6 +13,25 @@ pub fn connect_raw(socket: BorrowedFd<'_>, address: &[u8]) -> Result<(), Errno> 
     check(libc::c_long::from(result)).map(|_| ())
 }
 
+/// Lets nobody send descriptors to `socket`, or to what it accepts: whoever drops one that was sent may
+/// have to wait for what its sender prepared. Known to Linux 6.16 and later.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let no: libc::c_int = 0;
+    let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: the kernel reads `length` bytes from `no`, a local of that size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            length,
+        )
+    };
+    check(libc::c_long::from(result)).map(|_| ())
+}
+
 /// A family of addresses that a socket speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {

@@ -19,6 +19,9 @@ use std::sync::Arc;
 pub(crate) const KIND: &str = "host";
 /// Longest text of a request, in bytes.
 const MAX_TEXT: usize = 2000;
+/// Most that wait in a session at a time, and most of one in its life with this daemon.
+const MAX_ASKS: usize = 32;
+const MAX_EVER: u32 = 1000;
 
 impl Daemon {
     /// Something waits for the user. What cannot be recorded is not asked, and answered with no.
@@ -31,7 +34,14 @@ impl Daemon {
         if line.asks().contains_key(&ask.ask) {
             return;
         }
-        let request = match self.host_request(session, &ask.target) {
+        // The process keeps to limits of its own; it is not believed.
+        let too_many = line.asks().len() >= MAX_ASKS || session.count_ask() > MAX_EVER;
+        let request = if too_many {
+            Err(Trouble::conflict("too-many", "too many questions were put already"))
+        } else {
+            self.host_request(session, &ask.target)
+        };
+        let request = match request {
             Ok(request) => request,
             Err(trouble) => {
                 let answer = Answer::Deny { reason: trouble.sentence };
@@ -129,6 +139,12 @@ impl Daemon {
             reason: note.clone().filter(|_| action == RuleAction::Deny),
             ..NetworkRule::default()
         };
+        let stands = matches!(decide.decision, Decision::AllowSession | Decision::AllowAlways);
+        if stands && request.wanted.starts_with("host:") {
+            // In a rule this name is the host's own loopback, which nobody asked for.
+            return Err(Trouble::refused("bad-rule", "a name `host` can be allowed once only")
+                .with_hint("say `allow` without `--session` and `--always`"));
+        }
         let answer = match decide.decision {
             Decision::AllowOnce | Decision::AllowSession | Decision::AllowAlways => Answer::Allow,
             Decision::RejectOnce | Decision::RejectAlways => {

@@ -15,10 +15,11 @@ use cowork_client::types::{
 use cowork_policy::egress::Matcher;
 use cowork_session::life::{Misfit, State};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most rules of a session, and most that stand for all sessions.
-const MAX_RULES: usize = 1000;
+pub(crate) const MAX_RULES: usize = 1000;
 /// Most ports of a session that are published.
 const MAX_PUBLISHED: usize = 64;
 /// Sockets that lead inwards and are handed over at a time.
@@ -138,9 +139,11 @@ impl Daemon {
         self.choose_placeholders(session)?;
         let doc = session.doc();
         let rules = self.rules_of(&doc)?;
-        self.trust_as_needed(&doc, &rules)?;
-        line.tell(&ToEgress::Secrets(self.secrets_of(&doc)?)).await?;
-        line.tell(&ToEgress::Rules(Box::new(rules))).await
+        // What is written down is in force before anything else can fail.
+        let secrets = self.secrets_of(&doc)?;
+        line.tell(&ToEgress::Rules(Box::new(rules.clone()))).await?;
+        line.tell(&ToEgress::Secrets(secrets)).await?;
+        self.trust_as_needed(&doc, &rules)
     }
 
     /// Lets a session trust its own authority, if something is looked into.
@@ -157,7 +160,9 @@ impl Daemon {
     /// Rules that stand for every session with a network.
     pub(crate) fn standing(&self) -> Result<Vec<NetworkRule>, Trouble> {
         let text = self.book.catalogue.get(STANDING)?;
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+        let Some(text) = text else { return Ok(Vec::new()) };
+        serde_json::from_str(&text)
+            .map_err(|error| Trouble::host("the standing rules cannot be understood", error))
     }
 
     /// Adds a rule for every session with a network.
@@ -330,10 +335,16 @@ fn merged(old: WantedNetwork, change: &NetworkChange) -> Result<WantedNetwork, T
             ));
         }
     }
-    for rule in &change.add {
-        new.rules.retain(|known| name_of(known) != name_of(rule));
-        new.rules.push(rule.clone());
+    if change.add.len().max(change.remove.len()) > MAX_RULES {
+        return Err(too_many_rules());
     }
+    // Of several with one name the last counts.
+    let mut names = BTreeSet::new();
+    let mut added: Vec<NetworkRule> =
+        change.add.iter().rev().filter(|rule| names.insert(name_of(rule))).cloned().collect();
+    added.reverse();
+    new.rules.retain(|known| !names.contains(&name_of(known)));
+    new.rules.extend(added);
     for (all, more) in [(&mut new.presets, &change.presets), (&mut new.secrets, &change.secrets)] {
         for name in more {
             if !all.contains(name) {
@@ -343,8 +354,11 @@ fn merged(old: WantedNetwork, change: &NetworkChange) -> Result<WantedNetwork, T
     }
     new.otherwise = change.otherwise.unwrap_or(new.otherwise);
     if new.rules.len() > MAX_RULES {
-        let sentence = format!("a session has at most {MAX_RULES} rules");
-        return Err(Trouble::conflict("too-many", sentence));
+        return Err(too_many_rules());
     }
     Ok(new)
+}
+
+pub(crate) fn too_many_rules() -> Trouble {
+    Trouble::conflict("too-many", format!("a session has at most {MAX_RULES} rules"))
 }

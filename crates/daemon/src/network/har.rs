@@ -46,7 +46,9 @@ fn entry(recorded: &str, data: &Value) -> Option<Value> {
     let scheme = if port == 80 { "http" } else { "https" };
     let ms = number("ms");
     let ended = text(data, "at").unwrap_or_else(|| recorded.to_owned());
-    let since = humantime::parse_rfc3339(&ended).ok()? - std::time::Duration::from_millis(ms);
+    let ended = humantime::parse_rfc3339(&ended).ok()?;
+    let since = ended.checked_sub(std::time::Duration::from_millis(ms));
+    let since = since.filter(|since| *since >= std::time::UNIX_EPOCH)?;
     let size = |bytes: u64| i64::try_from(bytes).unwrap_or(-1);
     let none = json!([]);
     Some(json!({

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -54,6 +54,8 @@ pub(crate) struct Line {
     asks: Mutex<BTreeMap<u64, u64>>,
     /// Whose its connections are.
     owners: Mutex<Owners>,
+    /// How often sockets that lead inwards are on their way.
+    fetching: AtomicUsize,
     /// Ports that it listens on.
     ports: Mutex<BTreeSet<u16>>,
     /// The process, where it is a child of this daemon.
@@ -101,6 +103,7 @@ impl Started {
 impl Line {
     /// Speaks to a process at the other end of `socket`.
     pub(crate) fn new(socket: OwnedFd, pid: i32, child: Option<Child>) -> Result<Self, Trouble> {
+        cowork_sys::ignore(cowork_sys::net::refuse_descriptors(socket.as_fd()));
         let packets = Packets::new(socket)
             .map_err(|error| Trouble::host("cannot speak to the egress process", error))?;
         Ok(Self {
@@ -112,6 +115,7 @@ impl Line {
             gone: AtomicBool::new(false),
             asks: Mutex::default(),
             owners: Mutex::default(),
+            fetching: AtomicUsize::new(0),
             ports: Mutex::default(),
             child: Mutex::new(child),
         })
@@ -197,7 +201,9 @@ impl Line {
         let (sender, answer) = oneshot::channel();
         self.waiting().flows.insert(number, sender);
         self.tell(&ToEgress::Flows { number }).await?;
-        wait(answer).await
+        let answer = wait(answer).await;
+        self.waiting().flows.remove(&number);
+        answer
     }
 
     /// Makes a port of the session reachable; the port at the host's loopback.
@@ -258,9 +264,34 @@ impl Line {
     }
 
     /// Ends the process: the line is shut down for everybody who holds it.
-    pub(crate) fn close(&self) {
+    ///
+    /// It has a moment to tell what it has recorded.
+    pub(crate) fn close(self: &Arc<Self>) {
+        /// How long that is.
+        const FAREWELL: Duration = Duration::from_secs(3);
         self.closed.store(true, Ordering::Relaxed);
-        self.packets.shut_down();
+        self.packets.fall_silent();
+        let line = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(FAREWELL).await;
+            line.packets.shut_down();
+        });
+    }
+
+    /// Whether sockets that lead inwards are to be fetched for it: not if it was too impatient.
+    pub(crate) fn begin_fetching(&self) -> bool {
+        /// It asks again only when it has got what it asked for.
+        const MOST: usize = 4;
+        let may = self.fetching.load(Ordering::Relaxed) < MOST;
+        if may {
+            self.fetching.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// They are there.
+    pub(crate) fn end_fetching(&self) {
+        self.fetching.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether it was told to end.
@@ -286,9 +317,10 @@ impl Line {
         let deadline = tokio::time::Instant::now() + LEAVING;
         while matches!(child.try_wait(), Ok(None)) {
             if tokio::time::Instant::now() >= deadline {
+                // As root it has another user id, and the daemon no capability: then it is left alone,
+                // and must not be waited for by anybody.
                 cowork_sys::ignore(child.kill());
-                cowork_sys::ignore(child.wait());
-                return;
+                tokio::time::sleep(LEAVING).await;
             }
             tokio::time::sleep(PAUSE).await;
         }

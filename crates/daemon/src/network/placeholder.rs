@@ -7,6 +7,8 @@ use crate::trouble::Trouble;
 const MAX_PREFIX: usize = 8;
 /// Fewest characters that are made up: no text has them by chance.
 const LEAST: usize = 12;
+/// Fewest characters of a secret that follow a part that is told.
+const LEAST_UNTOLD: usize = 16;
 
 /// Makes one up. It is as long as the secret, begins with what tells its kind, and has a digit
 /// where that has one, a letter of the same case where that has one. For a secret that is too short
@@ -27,19 +29,25 @@ pub(crate) fn stand_in(secret: &str) -> Result<String, Trouble> {
             '0'..='9' => char::from(b'0' + byte % 10),
             'a'..='z' => char::from(b'a' + byte % 26),
             'A'..='Z' => char::from(b'A' + byte % 26),
-            c if c.is_ascii() => c,
+            '-' | '_' | '.' | ':' | '/' | '+' | '=' => c,
             _ => 'x',
         });
     }
     Ok(made)
 }
 
-/// What tells the kind of a secret: up to the last hyphen or underscore near its beginning.
+/// What tells the kind of a secret: letters up to the last hyphen or underscore near its beginning,
+/// if that leaves enough that is not told.
 fn kind_of(secret: &str) -> &str {
     let separator = |(_, c): &(usize, char)| matches!(c, '-' | '_');
-    let near = secret.char_indices().take_while(|(at, _)| *at < MAX_PREFIX);
+    let near = secret.char_indices().take_while(|(at, c)| {
+        *at < MAX_PREFIX && (c.is_ascii_alphabetic() || matches!(c, '-' | '_'))
+    });
     let last = near.filter(separator).last();
-    last.and_then(|(at, _)| secret.get(..=at)).unwrap_or_default()
+    let (kind, rest) =
+        last.and_then(|(at, _)| secret.split_at_checked(at + 1)).unwrap_or(("", secret));
+    let untold = rest.chars().filter(char::is_ascii_alphanumeric).count();
+    if untold >= LEAST_UNTOLD { kind } else { "" }
 }
 
 #[cfg(test)]
@@ -62,6 +70,15 @@ mod tests {
                 assert_eq!(one.is_ascii_uppercase(), other.is_ascii_uppercase());
             }
             assert_ne!(made, stand_in(secret).unwrap(), "each session has its own");
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_of_a_secret_that_has_no_kind() {
+        for (secret, part) in
+            [("s3cr3t-", "s3c"), ("hunt_r2-Z", "hun"), ("pass-word-12345", "pass")]
+        {
+            assert!(!stand_in(secret).unwrap().starts_with(part), "{secret}");
         }
     }
 

@@ -86,7 +86,9 @@ impl Daemon {
 }
 
 fn moment(millis: u64) -> String {
-    crate::book::at(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
+    /// The end of the year 9999: what an egress process says is not believed beyond it.
+    const LAST: u64 = 253_402_300_799_999;
+    crate::book::at(SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(LAST)))
 }
 
 /// A target, as the API shows it.

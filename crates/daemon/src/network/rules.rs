@@ -10,7 +10,7 @@ use cowork_client::types::{self, NetworkExplanation, NetworkRule, WantedNetwork}
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment, rule};
 
 /// Most ports that are listened on where not every port arrives.
-const MAX_PORTS: usize = 1024;
+const MAX_PORTS: usize = 100;
 
 /// Where a secret is put, as the user writes it.
 pub(crate) fn carrier(text: &str) -> Result<Carrier, Trouble> {
@@ -43,6 +43,9 @@ impl Daemon {
     /// Refuses a network that cannot be: rules that cannot be understood, presets and secrets that
     /// are not there.
     pub(crate) fn check_network(&self, wanted: &WantedNetwork) -> Result<(), Trouble> {
+        if wanted.rules.len() > super::change::MAX_RULES {
+            return Err(super::change::too_many_rules());
+        }
         for name in secrets::named_by(wanted) {
             self.secret(&name)?;
         }

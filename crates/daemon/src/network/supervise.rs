@@ -76,11 +76,17 @@ impl Daemon {
         };
         let pid = i32::try_from(started.child.id()).unwrap_or(0);
         let deposit = Request::Deposit { session: session.id.clone(), command: EGRESS_LINE };
-        self.engine.post(deposit, &[started.end.as_fd()]).await?;
+        let deposited = self.engine.post(deposit, &[started.end.as_fd()]).await;
         let line = Arc::new(Line::new(started.end, pid, Some(started.child))?);
         let since = format!("{} {pid}", now());
         let kept = KeptEgress { pid, since: since.clone(), ..KeptEgress::default() };
-        session.change(&self.book, |doc| doc.network.egress = Some(kept))?;
+        let noted = deposited
+            .and_then(|()| session.change(&self.book, |doc| doc.network.egress = Some(kept)));
+        if let Err(trouble) = noted {
+            tokio::spawn(Arc::clone(&line).bury());
+            self.let_go(session).await;
+            return Err(trouble);
+        }
         let ready = line.expect_ready();
         tokio::spawn(attend(Arc::clone(self), Arc::clone(session), Arc::clone(&line), since));
         let begun = async {
@@ -182,7 +188,10 @@ impl Daemon {
         let withdraw = Request::Withdraw { session: session.id.clone(), command: EGRESS_LINE };
         let withdrawn = self.engine.call(withdraw).await.map(|(_, handles)| handles);
         let end = withdrawn.unwrap_or_default().into_iter().next();
-        let (Some(kept), Some(end)) = (doc.network.egress.clone(), end) else {
+        // One that nobody heard to be at work may not have begun.
+        let kept = doc.network.egress.clone().filter(|kept| kept.authority().is_some());
+        let (Some(kept), Some(end)) = (kept, end) else {
+            self.let_go(session).await;
             return self.open_network(session).await;
         };
         let line = Arc::new(Line::new(end, kept.pid, None)?);
@@ -207,6 +216,24 @@ impl Daemon {
             self.expire_hosts(session, Some(&line))?;
         }
         Ok(())
+    }
+
+    /// Opens the way out of a session that runs, as soon as that works.
+    pub(crate) fn open_network_later(self: &Arc<Self>, session: &Arc<Session>, why: &Trouble) {
+        let data = json!({ "reason": why.line() });
+        drop(self.book.record("network.lost", Some(&session.id), &data));
+        let (daemon, session) = (Arc::clone(self), Arc::clone(session));
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(session.line_died(SOON, LATE)).await;
+                let _turn = session.turn.lock().await;
+                let live = matches!(session.state(), State::Ready | State::Running | State::Paused);
+                let done = !live || session.line().is_some() || daemon.is_leaving();
+                if done || daemon.open_network(&session).await.is_ok() {
+                    return;
+                }
+            }
+        });
     }
 
     /// Ends the way out of a session whose sandbox is gone.
@@ -273,6 +300,10 @@ fn attend(
         let current = session.line().is_some_and(|known| Arc::ptr_eq(&known, &line));
         let died = !line.is_closed() && current;
         tokio::spawn(Arc::clone(&line).bury());
+        if line.is_closed() && session.line().is_none() {
+            let place = super::records::place(&session.id);
+            cowork_sys::ignore(daemon.book.catalogue.unset(&place));
+        }
         if died && !daemon.is_leaving() {
             daemon.replace_line(&session, &line).await;
         }
@@ -283,6 +314,7 @@ fn attend(
 async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, since: &str) {
     let mut taken = daemon.last_taken(&session.id, since);
     let mut acknowledged = taken;
+    let mut gap = None;
     loop {
         let heard = tokio::select! {
             heard = line.hear() => heard,
@@ -295,6 +327,18 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
         let Some(message) = heard else { return };
         match message {
             FromEgress::Record(mut record) => {
+                // One that an earlier daemon had in its hands when it died comes again: until then
+                // those after it are not taken, and come again too.
+                if record.number > taken + 1 && gap != Some(record.number) {
+                    if gap.is_none() {
+                        gap = Some(record.number);
+                        drop(line.tell(&ToEgress::Greet).await);
+                    }
+                    continue;
+                }
+                if record.number > taken {
+                    gap = None;
+                }
                 // What an earlier daemon took comes again if it could not say so.
                 if record.number > taken {
                     daemon.attribute(session, line, &mut record).await;
@@ -311,10 +355,15 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                 daemon.host_asked(session, line, &ask);
             }
             FromEgress::Withdraw { ask } => daemon.host_withdrawn(line, ask),
-            FromEgress::WantInward => {
+            FromEgress::WantInward if line.begin_fetching() => {
                 let (daemon, session) = (Arc::clone(daemon), Arc::clone(session));
                 let line = Arc::clone(line);
-                tokio::spawn(async move { drop(daemon.lead_inward(&session, &line).await) });
+                tokio::spawn(async move {
+                    drop(daemon.lead_inward(&session, &line).await);
+                    // Whoever wants more at once waits a little.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    line.end_fetching();
+                });
             }
             _ => {}
         }

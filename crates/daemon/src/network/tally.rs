@@ -53,8 +53,8 @@ impl Tally {
                 let name = if full { OTHERS.to_owned() } else { target.host };
                 let host = self.hosts.entry(name.clone()).or_default();
                 host.host = name;
-                host.up += number("up");
-                host.down += number("down");
+                host.up = host.up.saturating_add(number("up"));
+                host.down = host.down.saturating_add(number("down"));
                 host.requests += 1;
             }
             _ => {}
@@ -85,7 +85,7 @@ impl Tally {
     /// What went where, the most first.
     pub(crate) fn hosts(&self) -> Vec<HostTraffic> {
         let mut hosts: Vec<HostTraffic> = self.hosts.values().cloned().collect();
-        hosts.sort_by_key(|host| std::cmp::Reverse(host.up + host.down));
+        hosts.sort_by_key(|host| std::cmp::Reverse(host.up.saturating_add(host.down)));
         hosts
     }
 }

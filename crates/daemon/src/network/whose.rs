@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Most connections whose process is remembered.
 const MAX_KNOWN: usize = 1024;
 /// Most looks in [`WHILE`].
-const MAX_LOOKS: u32 = 50;
+const MAX_LOOKS: u32 = 20;
 const WHILE: Duration = Duration::from_secs(1);
 
 /// Whose the connections of a session are.

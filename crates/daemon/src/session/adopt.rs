@@ -142,7 +142,10 @@ impl Daemon {
         }
         self.adopt_leftovers(session).await?;
         self.listen(session, sockets)?;
-        self.adopt_network(session).await?;
+        if let Err(trouble) = self.adopt_network(session).await {
+            // Nothing passes until there is a way out again; what runs goes on.
+            self.open_network_later(session, &trouble);
+        }
         let doc = session.doc();
         if doc.state == State::Creating {
             // It was made, and nobody was left to say so.

@@ -10,7 +10,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use cowork_client::types::{Ask, Asked, Request, RequestState};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,8 @@ impl Daemon {
         session: &Arc<Session>,
         socket: OwnedFd,
     ) -> Option<AbortHandle> {
+        // Older kernels do not know it: the threat model says what follows.
+        cowork_sys::ignore(cowork_sys::net::refuse_descriptors(socket.as_fd()));
         let listener = std::os::unix::net::UnixListener::from(socket);
         listener.set_nonblocking(true).ok()?;
         let listener = UnixListener::from_std(listener).ok()?;

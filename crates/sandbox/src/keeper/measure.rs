@@ -50,7 +50,7 @@ pub(crate) fn measure(session: &mut Session) -> Measured {
 /// The process of a session that has a socket open, by the kernel's number of the socket.
 pub(crate) fn owner(session: &Session, socket: u64) -> Option<Process> {
     /// Most open files that are looked at: a session can have many.
-    const MOST: usize = 65_536;
+    const MOST: usize = 2048;
     let wanted = format!("socket:[{socket}]");
     let mut looked = 0;
     for pid in tree::descendants(session.init_pid()) {
