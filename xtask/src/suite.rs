@@ -135,7 +135,7 @@ fn programs() -> Result<(), Failure> {
 
 /// The programs under test are the ones that are shipped; the tests around them are built faster.
 fn tests() -> Result<(), Failure> {
-    let mut test = cargo(["test", "--workspace"]);
+    let mut test = cargo(["test", "--workspace", "--no-fail-fast"]);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 

@@ -160,7 +160,8 @@ fn an_allowed_host_is_reached_by_every_kind_of_program(person: Person) {
     let raw = format!(
         "import socket\ns = socket.create_connection(('{HOST}', {port}), 60)\n\
          s.sendall(b'GET /raw HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n\
-         print(s.recv(1000).decode().split('\\r\\n\\r\\n')[1], end='')"
+         said = b''\nwhile not said.endswith(b' 0\\n'): said += s.recv(1000)\n\
+         print(said.decode().split('\\r\\n\\r\\n')[1], end='')"
     );
     desk.work.write("raw.py", raw);
     let url = |path: &str| server.url(path);
