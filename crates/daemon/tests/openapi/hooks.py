@@ -48,10 +48,12 @@ def offer(schema, values):
 
 def offered(parameter, operation):
     of_requests = operation["operationId"] in ("showRequest", "decide")
+    of_secrets = operation["operationId"] in ("setSecret", "removeSecret")
     return {
         "id": FACTS["sessions"],
         "number": FACTS["requests"] if of_requests else FACTS["commands"],
-        "name": FACTS["grants"],
+        "name": FACTS["secrets"] if of_secrets else FACTS["grants"],
+        "url": FACTS["urls"],
         "root": FACTS["roots"],
         "path": FACTS["files"],
         "host": FACTS["folders"],
