@@ -45,7 +45,7 @@ const NEEDS: [Need; 26] = [
     Need { package: "python3-requests", program: None },
     Need { package: "python3-httpx", program: None },
     program("openjdk-17-jdk-headless", "javac"),
-    program("openssh-server", "sshd"),
+    Need { package: "openssh-server", program: None },
     Need { package: "postgresql-15", program: None },
 ];
 
