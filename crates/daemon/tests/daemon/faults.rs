@@ -174,6 +174,13 @@ fn check_outputs(site: &Site, started: &BTreeSet<(String, u32)>) {
     let mut whole = 0;
     for (id, number) in started.iter().filter(|(id, _)| sessions.contains(id)) {
         let room = site.known_room(id);
+        // A sandbox that was lost a moment ago is noticed by the next beat.
+        until("the command has ended", || {
+            matches!(
+                room.command(*number).state,
+                CommandState::Exited | CommandState::Interrupted | CommandState::Refused
+            )
+        });
         let command = room.command(*number);
         let output = room.output(*number, &[]);
         match command.state {
