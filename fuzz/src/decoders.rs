@@ -158,6 +158,7 @@ fn grant() -> Grant {
         path: b"/home/ada/site".to_vec(),
         folder: Identity { device: 1, inode: 2 },
         access: Access::Write,
+        writing: Some(cowork_api::plan::Writing::default()),
     }
 }
 
@@ -180,6 +181,7 @@ fn plan() -> SessionPlan {
             path,
             folder: Identity { device: 1, inode: 2 },
             access: cowork_policy::Access::Write,
+            writing: cowork_api::plan::Writing::default(),
         }],
         limits: Limits::scaled_to(&size),
         strictness: Strictness::Enforce,

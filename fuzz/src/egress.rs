@@ -163,6 +163,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
          limits = { upload = \"200MB/h\", requests = \"120/min\", connections = 4 }\n",
         "[[egress.deny]]\nhost = \"**.b.example\"\nreason = \"no\"\n[[egress.ask]]\nhost = \"*\"\n\
          tls = \"inspect\"\nresolves_to = [\"10.0.0.0/8\"]\n",
+        "[files]\nask = [\"a/**\", { pattern = \"*.b\", reason = \"c\" }]\nblock = [\"zip\"]\n\
+         guards = { removals = 5, share = \"off\" }\nquota = { bytes = \"2G\", files = 1 }\n",
         "[egress]\nwhat = 1\n",
     ];
     let targets = [

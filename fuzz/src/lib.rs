@@ -12,12 +12,14 @@
 mod channel;
 mod decoders;
 mod egress;
+mod files;
 mod parsers;
 mod seccomp;
 
 pub use channel::channel;
 pub use decoders::{guest, keeper};
 pub use egress::egress;
+pub use files::files;
 pub use parsers::{grant, path, word};
 pub use seccomp::seccomp;
 
@@ -36,7 +38,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "guest", run: guest, seeds: decoders::guest_seeds },
     Target { name: "keeper", run: keeper, seeds: decoders::keeper_seeds },
     Target { name: "channel", run: channel, seeds: channel::seeds },
@@ -44,6 +46,7 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "path", run: path, seeds: parsers::path_seeds },
     Target { name: "word", run: word, seeds: parsers::word_seeds },
     Target { name: "egress", run: egress, seeds: egress::seeds },
+    Target { name: "files", run: files, seeds: files::seeds },
     Target { name: "seccomp", run: seccomp, seeds: seccomp::seeds },
 ];
 

@@ -5,7 +5,7 @@
 //! every client. A resident keeper listens and outlives its clients; one that was started for a
 //! single client ends with it.
 
-use crate::{Text, egress, plan};
+use crate::{Text, egress, files, plan};
 use serde::{Deserialize, Serialize};
 
 /// From a client.
@@ -146,6 +146,43 @@ pub enum Request {
         /// The kernel's number of the socket.
         socket: u64,
     },
+    /// Give a folder whose changes are recorded other rules.
+    SetRules {
+        /// Which session.
+        session: String,
+        /// The grant's name.
+        grant: String,
+        /// From now on.
+        rules: files::Rules,
+    },
+    /// The user's answer to a broker's question. Not answered.
+    AnswerAsk {
+        /// Which session.
+        session: String,
+        /// Which question.
+        ask: u64,
+        /// Whether it may go on.
+        allowed: bool,
+    },
+    /// From now on changes in a session belong to new sets.
+    Boundary {
+        /// Which session.
+        session: String,
+    },
+    /// Answered when what ended processes of a session have changed is written down as complete: what
+    /// somebody else changes afterwards is told apart from it.
+    Settle {
+        /// Which session.
+        session: String,
+    },
+    /// Look at recorded changes, or undo them. Answered when that is done; the report comes beside
+    /// the answer, as a file of [`files::Report`]. A session that is named stands still meanwhile.
+    Clerk {
+        /// The session that the changes are of, if it runs.
+        session: Option<String>,
+        /// What is to be done.
+        order: Box<files::Order>,
+    },
 }
 
 /// To a client.
@@ -169,6 +206,27 @@ pub enum Message {
     BrokerRestarted {
         /// Which.
         session: String,
+    },
+    /// Somebody in a session waits for the user.
+    FileAsked {
+        /// Which.
+        session: String,
+        /// For what.
+        ask: files::Ask,
+    },
+    /// A change of a file was refused by a rule.
+    FileRefused {
+        /// In which session.
+        session: String,
+        /// What.
+        refusal: files::Refusal,
+    },
+    /// Nobody waits for this answer any more.
+    FileWithdrawn {
+        /// Which session.
+        session: String,
+        /// Which question.
+        ask: u64,
     },
 }
 
@@ -207,6 +265,8 @@ pub enum Reply {
     Listening(Vec<egress::Socket>),
     /// The process that has a socket open, if one has.
     Owner(Option<Process>),
+    /// What a clerk found or did, beside this.
+    Reported,
 }
 
 /// What a session uses now, and has used since it was made.
@@ -430,4 +490,6 @@ pub enum FailureCode {
     NoDeposit,
     /// A socket cannot be made in the session's network.
     SocketRefused,
+    /// The session has no door for what was asked.
+    NoDoor,
 }

@@ -13,6 +13,7 @@
 
 mod codec;
 pub mod egress;
+pub mod files;
 pub mod guest;
 pub mod keeper;
 pub mod plan;

@@ -4,7 +4,7 @@
 //! session. Paths of the host and of the session are both bytes here; `cowork-policy` is where
 //! they are different types.
 
-use crate::Text;
+use crate::{Text, files};
 use serde::{Deserialize, Serialize};
 
 /// Everything about one session.
@@ -28,6 +28,18 @@ pub struct SessionPlan {
     pub limits: Limits,
     /// Layers that must be observed in force before anything runs.
     pub floor: Vec<Layer>,
+    /// Which calls the broker decides.
+    pub door: Door,
+}
+
+/// Which calls of a session its broker decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Door {
+    /// Connections, and changes of files by name.
+    #[default]
+    Writes,
+    /// Connections only: folders can be granted read-only, direct or staged.
+    Connections,
 }
 
 /// A set of walls and system calls.
@@ -158,6 +170,20 @@ pub struct Grant {
     pub folder: Identity,
     /// What the session may do with it.
     pub access: Access,
+    /// How its changes are recorded, where they are: with `Write` and `Staged`.
+    pub writing: Option<Writing>,
+}
+
+/// How changes of a folder are recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writing {
+    /// The folder of the host in which that is done, for all folders of a session; nothing is
+    /// recorded, and nothing can be undone, without one.
+    pub store: Option<files::Kept>,
+    /// What is allowed.
+    pub rules: files::Rules,
+    /// Folders below it that are writable without being recorded.
+    pub direct: Vec<Text>,
 }
 
 /// Which folder a path led to when it was looked at.
@@ -175,8 +201,12 @@ pub enum Access {
     /// Read and list.
     #[default]
     Read,
-    /// Also create, change and delete.
+    /// Also create, change and delete, by way of the broker, which records it.
     Write,
+    /// Also create, change and delete, without a record.
+    Direct,
+    /// Changes stay beside the folder until they are applied.
+    Staged,
 }
 
 /// What Landlock allows beneath a path.

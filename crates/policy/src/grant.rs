@@ -16,22 +16,26 @@ use std::str::FromStr;
 
 use crate::path::HostPath;
 
-/// What the agent may do with a granted folder; each level includes the ones before it.
+/// What the agent may do with a granted folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
     /// Files can be listed and read.
     #[default]
     Read,
-    /// Files can also be created, changed and deleted.
+    /// Files can also be created, changed and deleted; every change is recorded and can be undone.
     Write,
+    /// Files can also be created, changed and deleted, and nothing is recorded.
+    Direct,
+    /// Changes stay beside the folder until the user applies them.
+    Staged,
 }
+
+const MODES: &str = "`ro` (read only), `rw` (read and write), `direct` (write without undo) or \
+                     `staged` (changes wait until they are applied)";
 
 /// Why a text is not an access mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown access mode `{}`: use `ro` (read only) or `rw` (read and write)",
-    .mode.escape_debug()
-)]
+#[error("unknown access mode `{}`: use {MODES}", .mode.escape_debug())]
 pub struct AccessError {
     mode: Box<str>,
 }
@@ -43,6 +47,8 @@ impl FromStr for Access {
         match mode {
             "ro" => Ok(Self::Read),
             "rw" => Ok(Self::Write),
+            "direct" => Ok(Self::Direct),
+            "staged" => Ok(Self::Staged),
             other => Err(AccessError { mode: other.into() }),
         }
     }
@@ -53,6 +59,8 @@ impl fmt::Display for Access {
         f.pad(match self {
             Self::Read => "ro",
             Self::Write => "rw",
+            Self::Direct => "direct",
+            Self::Staged => "staged",
         })
     }
 }
@@ -222,7 +230,8 @@ fn cut(name: &str) -> &str {
     name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or(name)
 }
 
-/// A grant as a person writes it: `PATH[:ro|rw][=name]`.
+/// A grant as a person writes it: `PATH[:MODE][=name]`, where the mode is `ro`, `rw`, `direct` or
+/// `staged`.
 ///
 /// The name is what follows the last `=`, the mode what follows the last `:` before it, each only
 /// if no `/` comes after. A folder whose own name holds a `=` or `:` is therefore written with a
@@ -238,15 +247,15 @@ pub struct GrantSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantSpecError {
     /// No folder is named.
-    #[error("grant `{}` names no folder: write `PATH[:ro|rw][=name]`", .spec.display())]
+    #[error("grant `{}` names no folder: write `PATH[:ro|rw|direct|staged][=name]`", .spec.display())]
     NoPath {
         /// The grant as given.
         spec: PathBuf,
     },
     /// Nothing follows the `:`.
     #[error(
-        "grant `{}` has no access mode after `:`: use `ro` (read only) or `rw` (read and write), \
-         or end the folder with `/` if the `:` is part of its name",
+        "grant `{}` has no access mode after `:`: use {MODES}, or end the folder with `/` if the \
+         `:` is part of its name",
         .spec.display()
     )]
     NoAccess {
@@ -314,7 +323,7 @@ impl GrantSpec {
         Self { path: path.into(), access, name }
     }
 
-    /// Reads `PATH[:ro|rw][=name]`. The path need not be UTF-8.
+    /// Reads `PATH[:MODE][=name]`. The path need not be UTF-8.
     pub fn parse(spec: &OsStr) -> Result<Self, GrantSpecError> {
         let (rest, name) = split_suffix(spec.as_bytes(), b'=');
         let (path, mode) = split_suffix(rest, b':');
@@ -390,21 +399,27 @@ mod tests {
 
     #[test]
     fn access_is_written_as_it_is_read() {
-        for (text, access) in [("ro", Access::Read), ("rw", Access::Write)] {
+        for (text, access) in [
+            ("ro", Access::Read),
+            ("rw", Access::Write),
+            ("direct", Access::Direct),
+            ("staged", Access::Staged),
+        ] {
             assert_eq!(text.parse(), Ok(access));
             assert_eq!(access.to_string(), text);
         }
         assert_eq!(Access::default(), Access::Read);
-        assert!(Access::Read < Access::Write);
     }
 
     #[test]
     fn other_access_modes_are_refused() {
-        for mode in ["", "r", "w", "RO", "read", "ro ", "rwx"] {
+        for mode in ["", "r", "w", "RO", "read", "ro ", "rwx", "Direct", "stage"] {
             assert_eq!(
                 mode.parse::<Access>().map_err(|error| error.to_string()),
                 Err(format!(
-                    "unknown access mode `{mode}`: use `ro` (read only) or `rw` (read and write)"
+                    "unknown access mode `{mode}`: use `ro` (read only), `rw` (read and write), \
+                     `direct` (write without undo) or `staged` (changes wait until they are \
+                     applied)"
                 ))
             );
         }
@@ -531,13 +546,15 @@ mod tests {
 
     #[test]
     fn mode_and_name_are_optional() {
-        use Access::{Read, Write};
+        use Access::{Direct, Read, Staged, Write};
         for (spec, path, access, name) in [
             (".", ".", Write, None),
             ("/", "/", Write, None),
             ("/a", "/a", Write, None),
             ("/a:ro", "/a", Read, None),
             ("/a:rw", "/a", Write, None),
+            ("/a:direct", "/a", Direct, None),
+            ("/a:staged=b", "/a", Staged, Some("b")),
             ("/a=b", "/a", Write, Some("b")),
             ("/a:ro=b", "/a", Read, Some("b")),
             (".:rw=project", ".", Write, Some("project")),
@@ -575,15 +592,18 @@ mod tests {
         check_refused(bytes(b"/x=caf\xE9"), &["the name in grant `/x=caf\u{FFFD}` is not UTF-8"]);
         check_refused(
             bytes(b"/x:\xE9"),
-            &["unknown access mode `\u{FFFD}`: use `ro` (read only) or `rw` (read and write), or \
-               end the folder in grant `/x:\u{FFFD}` with `/` if the `:` is part of its name"],
+            &["unknown access mode `\u{FFFD}`: use `ro` (read only), `rw` (read and write), \
+               `direct` (write without undo) or `staged` (changes wait until they are applied), \
+               or end the folder in grant `/x:\u{FFFD}` with `/` if the `:` is part of its name"],
         );
     }
 
     #[test]
     fn a_grant_names_a_folder() {
         for spec in ["", ":ro", "=n", ":ro=n", ":", "="] {
-            let sentence = format!("grant `{spec}` names no folder: write `PATH[:ro|rw][=name]`");
+            let sentence = format!(
+                "grant `{spec}` names no folder: write `PATH[:ro|rw|direct|staged][=name]`"
+            );
             check_refused(spec, &[&sentence]);
         }
     }
@@ -592,13 +612,15 @@ mod tests {
     fn an_unknown_mode_is_refused_with_a_way_out() {
         check_refused(
             "/x:rx",
-            &["unknown access mode `rx`: use `ro` (read only) or `rw` (read and write), or end \
+            &["unknown access mode `rx`: use `ro` (read only), `rw` (read and write), `direct` \
+               (write without undo) or `staged` (changes wait until they are applied), or end \
                the folder in grant `/x:rx` with `/` if the `:` is part of its name"],
         );
         check_refused(
             "x:=n",
-            &["grant `x:=n` has no access mode after `:`: use `ro` (read only) or `rw` (read and \
-               write), or end the folder with `/` if the `:` is part of its name"],
+            &["grant `x:=n` has no access mode after `:`: use `ro` (read only), `rw` (read and \
+               write), `direct` (write without undo) or `staged` (changes wait until they are \
+               applied), or end the folder with `/` if the `:` is part of its name"],
         );
     }
 
@@ -624,7 +646,12 @@ mod tests {
 
     #[test]
     fn a_mode_after_the_name_is_not_lost() {
-        for (spec, access) in [("/x=notes:ro", "ro"), ("/x=1:rw", "rw"), ("/x:rw=n:ro", "ro")] {
+        for (spec, access) in [
+            ("/x=notes:ro", "ro"),
+            ("/x=1:rw", "rw"),
+            ("/x:rw=n:ro", "ro"),
+            ("/x=n:staged", "staged"),
+        ] {
             let sentence = format!(
                 "grant `{spec}` has its access mode after the name: write `PATH:{access}=name`, \
                  or end the folder with `/` if the `=` is part of its name"
@@ -637,12 +664,19 @@ mod tests {
         #[test]
         fn a_folder_that_ends_in_a_slash_can_hold_anything(
             folder in proptest::collection::vec(any::<u8>(), 0..12),
-            mode in prop_oneof![Just(""), Just(":ro"), Just(":rw")],
+            mode in prop_oneof![
+                Just(""), Just(":ro"), Just(":rw"), Just(":direct"), Just(":staged")
+            ],
             name in prop_oneof![Just(""), Just("=n")],
         ) {
             let path = [&folder, b"/".as_slice()].concat();
             let spec = [&path, mode.as_bytes(), name.as_bytes()].concat();
-            let access = if mode == ":ro" { Access::Read } else { Access::Write };
+            let access = match mode {
+                ":ro" => Access::Read,
+                ":direct" => Access::Direct,
+                ":staged" => Access::Staged,
+                _ => Access::Write,
+            };
             let name = name.strip_prefix('=').map(|name| name.parse().unwrap());
             let expected = GrantSpec::new(OsStr::from_bytes(&path), access, name);
             prop_assert_eq!(GrantSpec::parse(OsStr::from_bytes(&spec)), Ok(expected));

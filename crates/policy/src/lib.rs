@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod egress;
+pub mod files;
 mod grant;
 mod limits;
 mod name;

@@ -149,6 +149,8 @@ pub struct GrantRequest {
     pub access: Access,
     /// Its name in the session.
     pub name: GrantName,
+    /// How its changes are recorded, if they are to be.
+    pub writing: wire::Writing,
 }
 
 /// Compiles the plan of a session.
@@ -172,6 +174,19 @@ pub fn compile(request: &SessionRequest, host: &HostSystem) -> wire::SessionPlan
         },
         limits: limits(request),
         floor: floor(request.profile),
+        door: door(request),
+    }
+}
+
+/// A program that brings its own sandbox mounts folders anew inside, where no broker can follow. A
+/// session whose writable folders are all direct has none to decide about, and pays nothing for it.
+fn door(request: &SessionRequest) -> wire::Door {
+    let named = || request.grants.iter().filter(|grant| !grant.name.is_reserved());
+    let has = |access| named().any(|grant| grant.access == access);
+    let native = has(Access::Direct) && !has(Access::Write) && !has(Access::Staged);
+    match request.profile {
+        Profile::Strict if !native => wire::Door::Writes,
+        Profile::Strict | Profile::Nested => wire::Door::Connections,
     }
 }
 
@@ -245,6 +260,7 @@ pub fn add_about(plan: &mut wire::SessionPlan, path: &HostPath, folder: wire::Id
         path: path.as_path().as_os_str().as_bytes().into(),
         folder,
         access: wire::Access::Read,
+        writing: None,
     });
 }
 
@@ -424,6 +440,12 @@ pub fn grant(request: &GrantRequest) -> wire::Grant {
         access: match request.access {
             Access::Read => wire::Access::Read,
             Access::Write => wire::Access::Write,
+            Access::Direct => wire::Access::Direct,
+            Access::Staged => wire::Access::Staged,
+        },
+        writing: match request.access {
+            Access::Read | Access::Direct => None,
+            Access::Write | Access::Staged => Some(request.writing.clone()),
         },
     }
 }

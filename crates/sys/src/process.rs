@@ -123,6 +123,15 @@ pub fn unshare(_proof: &SingleThreaded, leave: Leave) -> Result<(), Errno> {
     check(libc::c_long::from(result)).map(|_| ())
 }
 
+/// Gives this thread a working directory and a file mode mask of its own: from now on changing them
+/// does not change those of other threads.
+pub fn own_mask_and_folder() -> Result<(), Errno> {
+    // SAFETY: CLONE_FS separates the working directory, root and mask of this thread from those of
+    // others; nothing else is shared through them.
+    let result = unsafe { libc::unshare(libc::CLONE_FS) };
+    check(libc::c_long::from(result)).map(|_| ())
+}
+
 /// Replaces this process by the program behind `file`.
 pub fn execute(
     file: BorrowedFd<'_>,

@@ -76,6 +76,9 @@ pub enum Answer {
     Value(i64),
     /// The call fails with this errno.
     Error(Errno),
+    /// The kernel carries the call out as it was made. Whoever made it can change what its pointers
+    /// lead to meanwhile: only for calls that something else refuses where it matters.
+    Continue,
 }
 
 /// Waits for the next call. `EINTR` and `ENOENT` (the caller died) mean: try again.
@@ -101,10 +104,65 @@ pub fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> Result<(), E
     match answer {
         Answer::Value(value) => raw.val = value,
         Answer::Error(errno) => raw.error = -errno.raw_os_error(),
+        Answer::Continue => raw.flags = CONTINUE,
     }
     // SAFETY: the request reads one `seccomp_notif_resp`, which lives until the call returns.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &raw const raw) };
     check(libc::c_long::from(result)).map(|_| ())
+}
+
+/// Whether a descriptor is closed when its process executes a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtExec {
+    /// It is.
+    Closed,
+    /// It is not.
+    Kept,
+}
+
+/// Gives the caller a descriptor of `file`, whose number is the call's return value, and answers
+/// the call with it. `ENOENT` means that the caller is gone, `EMFILE` that it may have no more: then
+/// the call is not answered yet.
+pub fn answer_with(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    at_exec: AtExec,
+) -> Result<(), Errno> {
+    add_descriptor(listener, id, file, (at_exec, ADDFD_SEND)).map(|_| ())
+}
+
+/// Gives the caller a descriptor of `file`, and says its number. The call still waits: its answer is
+/// to be that number. Whoever answers can let go of the file before the caller goes on.
+pub fn give(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    at_exec: AtExec,
+) -> Result<i64, Errno> {
+    add_descriptor(listener, id, file, (at_exec, 0))
+}
+
+fn add_descriptor(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    (at_exec, flags): (AtExec, u32),
+) -> Result<i64, Errno> {
+    let newfd_flags = match at_exec {
+        AtExec::Closed => libc::O_CLOEXEC.cast_unsigned(),
+        AtExec::Kept => 0,
+    };
+    let raw = libc::seccomp_notif_addfd {
+        id,
+        flags,
+        srcfd: file.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags,
+    };
+    // SAFETY: the request reads one `seccomp_notif_addfd`, which lives until the call returns.
+    let result = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ADDFD, &raw const raw) };
+    check(libc::c_long::from(result))
 }
 
 /// Asks the kernel to wake the listener and its caller on the same CPU (Linux 6.6).
@@ -134,4 +192,9 @@ const fn request(direction: libc::c_ulong, number: libc::c_ulong, size: usize) -
 const NOTIF_RECV: libc::c_ulong = request(3, 0, size_of::<libc::seccomp_notif>());
 const NOTIF_SEND: libc::c_ulong = request(3, 1, size_of::<libc::seccomp_notif_resp>());
 const NOTIF_ID_VALID: libc::c_ulong = request(1, 2, size_of::<u64>());
+const NOTIF_ADDFD: libc::c_ulong = request(1, 3, size_of::<libc::seccomp_notif_addfd>());
 const NOTIF_SET_FLAGS: libc::c_ulong = request(1, 4, size_of::<u64>());
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
+const CONTINUE: u32 = 1;
+/// `SECCOMP_ADDFD_FLAG_SEND`.
+const ADDFD_SEND: u32 = 2;

@@ -36,6 +36,10 @@ pub struct Command<'a> {
     pub umask: u32,
 }
 
+/// The mask that whoever starts commands has itself: a command that wants this one inherits it, and
+/// the call is spared.
+pub const USUAL_MASK: u32 = 0o022;
+
 /// What the child was doing when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -145,8 +149,10 @@ fn prepare(order: &Order) -> Result<(), (Stage, Errno)> {
         // SAFETY: TIOCSCTTY takes a number.
         step(Stage::Terminal, unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) })?;
     }
-    // SAFETY: umask takes a number; without CLONE_FS the mask is this child's own copy.
-    unsafe { libc::umask(order.umask) };
+    if order.umask != USUAL_MASK {
+        // SAFETY: umask takes a number; without CLONE_FS the mask is this child's own copy.
+        unsafe { libc::umask(order.umask) };
+    }
     // SAFETY: fchdir takes a number; the working directory is this child's own copy.
     step(Stage::Folder, unsafe { libc::fchdir(order.folder) })?;
     crate::identity::close_from_at_exec(3).map_err(|errno| (Stage::Stdio, errno))?;

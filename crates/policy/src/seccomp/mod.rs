@@ -30,6 +30,8 @@ mod table;
 use std::fmt;
 use std::str::FromStr;
 
+pub use cowork_api::plan::Door;
+
 pub use assemble::{AssembleError, Instruction, Program};
 pub use calls::NEWEST_CALL;
 pub use decision::{Arg, Errno, Node, Rule, Test, Verdict};
@@ -219,9 +221,13 @@ impl Policy {
     }
 
     /// The second filter: asks the holder of its listener about the calls it names.
-    pub fn door() -> Self {
+    pub fn door(door: Door) -> Self {
+        let tables = match door {
+            Door::Connections => vec![table::CONNECTIONS],
+            Door::Writes => vec![table::CONNECTIONS, table::WRITES],
+        };
         // The guard has already refused what nobody judged; here silence means "do not ask".
-        Self { name: "door", unassigned: Verdict::Allow, tables: vec![table::DOOR] }
+        Self { name: "door", unassigned: Verdict::Allow, tables }
     }
 
     /// The name of the filter, for people.

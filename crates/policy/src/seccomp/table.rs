@@ -134,6 +134,8 @@ pub(super) static ALWAYS: &[Rule] = &[
     hide("listmount", MOUNT_LISTS),
     hide("listns", MOUNT_LISTS),
     hide("file_setattr", ATTRIBUTES),
+    hide("setxattrat", ATTRIBUTES),
+    hide("removexattrat", ATTRIBUTES),
     rule(
         "ioctl",
         IOCTL,
@@ -342,18 +344,85 @@ pub(super) static STRICT: &[Rule] = &[
     deny("setdomainname", HOST_NAME),
 ];
 
-/// The calls about which the holder of the listener is asked.
-pub(super) static DOOR: &[Rule] = &[rule(
+/// The calls about which the holder of the listener is asked in every session.
+pub(super) static CONNECTIONS: &[Rule] = &[rule(
     "connect",
     NOTIFY,
     "The address lies in memory that a filter cannot read, so the broker looks at it and connects.",
 )];
 
+/// `O_ACCMODE | O_CREAT | __O_TMPFILE | O_TRUNC`: an open with none of these changes nothing.
+const CHANGES: u32 = 0x3 | CREATES | 0x0200;
+/// `W_OK` of `unistd.h`.
+const W_OK: u32 = 2;
+
+const NAMES: &str = "The name lies in memory that a filter cannot read, so the broker looks at it; \
+                     if it is in a granted folder, the broker makes the change and records it.";
+const MASK: &str = "The broker makes new files with the mask of whoever asked for them.";
+const SPACE: &str = "A granted folder is mounted read-only and is writable all the same.";
+
+const fn ask(call: &'static str) -> Rule {
+    rule(call, NOTIFY, NAMES)
+}
+
+const OPEN_IN_A1: Node = when(any_bits(Arg::A1, CHANGES), &NOTIFY, &ALLOW);
+const OPEN_IN_A2: Node = when(any_bits(Arg::A2, CHANGES), &NOTIFY, &ALLOW);
+const WRITABLE_IN_A1: Node = when(any_bits(Arg::A1, W_OK), &NOTIFY, &ALLOW);
+const WRITABLE_IN_A2: Node = when(any_bits(Arg::A2, W_OK), &NOTIFY, &ALLOW);
+/// Without a name the call is about a descriptor. A name at an address whose low half is zero is
+/// taken for none, and meets the read-only mount.
+const NAMED_IN_A1: Node = when(equals(Arg::A1, 0), &ALLOW, &NOTIFY);
+
+/// The calls that change files by name.
+pub(super) static WRITES: &[Rule] = &[
+    rule("open", OPEN_IN_A1, NAMES),
+    rule("openat", OPEN_IN_A2, NAMES),
+    ask("creat"),
+    ask("truncate"),
+    ask("unlink"),
+    ask("unlinkat"),
+    ask("rmdir"),
+    ask("rename"),
+    ask("renameat"),
+    ask("renameat2"),
+    ask("link"),
+    ask("linkat"),
+    ask("symlink"),
+    ask("symlinkat"),
+    ask("mkdir"),
+    ask("mkdirat"),
+    ask("mknod"),
+    ask("mknodat"),
+    ask("chmod"),
+    // Some programs open a file for reading in order to change its mode.
+    ask("fchmod"),
+    ask("fchmodat"),
+    ask("fchmodat2"),
+    ask("chown"),
+    ask("lchown"),
+    ask("fchownat"),
+    ask("utime"),
+    ask("utimes"),
+    rule("futimesat", NAMED_IN_A1, NAMES),
+    rule("utimensat", NAMED_IN_A1, NAMES),
+    ask("setxattr"),
+    ask("lsetxattr"),
+    ask("removexattr"),
+    ask("lremovexattr"),
+    ask("bind"),
+    rule("access", WRITABLE_IN_A1, NAMES),
+    rule("faccessat", WRITABLE_IN_A2, NAMES),
+    rule("faccessat2", WRITABLE_IN_A2, NAMES),
+    rule("umask", NOTIFY, MASK),
+    rule("statfs", NOTIFY, SPACE),
+    rule("fstatfs", NOTIFY, SPACE),
+];
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::{Arch, Debugging, Policy, Profile, SeccompData};
+    use super::super::{Arch, Debugging, Door, Policy, Profile, SeccompData};
     use super::*;
 
     const CREAT: u64 = 0x40;
@@ -362,7 +431,7 @@ mod tests {
     const HIGH: u64 = 1 << 32;
 
     fn policies() -> Vec<Policy> {
-        let mut policies = vec![Policy::door()];
+        let mut policies = vec![Policy::door(Door::Connections), Policy::door(Door::Writes)];
         for profile in Profile::ALL {
             policies.extend(Debugging::ALL.map(|debugging| Policy::guard(profile, debugging)));
         }
@@ -606,7 +675,7 @@ mod tests {
             for nr in [337, 400, 423, 471, 1000, 0x3fff_ffff] {
                 let guard = Policy::guard(Profile::Nested, Debugging::Allowed);
                 assert_eq!(decide(guard, nr), MISSING, "{nr}");
-                assert_eq!(decide(Policy::door(), nr), Verdict::Allow, "{nr}");
+                assert_eq!(decide(Policy::door(Door::Writes), nr), Verdict::Allow, "{nr}");
             }
         }
     }
@@ -627,9 +696,9 @@ mod tests {
 
     #[test]
     fn the_door_asks_about_connections_only() {
-        check(&Policy::door(), "connect", &[], NOTIFY);
+        check(&Policy::door(Door::Connections), "connect", &[], NOTIFY);
         for call in ["read", "bind", "sendto", "openat", "mount", "keyctl"] {
-            check(&Policy::door(), call, &[], ALLOW);
+            check(&Policy::door(Door::Connections), call, &[], ALLOW);
         }
     }
 }

@@ -15,6 +15,8 @@
 //! reason = "use outputs/ instead"
 //! ```
 //!
+//! What it says about changes to granted folders, under `[files]`, is read by [`crate::files`].
+//!
 //! A file is understood as a whole or not at all: a key that is not known is an error, with the line
 //! that it is in.
 //!
@@ -22,6 +24,7 @@
 
 use super::presets;
 use super::rule::{self, RuleError, RuleParts, SecretParts, Verb};
+use crate::files;
 use cowork_api::egress::{CredentialMode, Otherwise, Request, Rule, Tls};
 use serde::Deserialize;
 use std::ops::Range;
@@ -38,6 +41,8 @@ pub struct PolicyFile {
     pub parts: Vec<RuleParts>,
     /// The same rules, made.
     pub rules: Vec<Rule>,
+    /// What it says about changes to granted folders.
+    pub files: files::Settings,
 }
 
 /// Why a file is no policy.
@@ -56,6 +61,7 @@ pub struct FileError {
 #[serde(deny_unknown_fields, default)]
 struct Document {
     egress: Section,
+    files: files::Section,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -227,12 +233,18 @@ pub fn parse(text: &str) -> Result<PolicyFile, FileError> {
         let at = error.span().map_or(0, |span| span.start);
         FileError { line: line_of(text, at), key: key_at(text, at), sentence: one_line(&error) }
     })?;
+    let files = document.files.settings().map_err(|wrong| FileError {
+        line: line_of(text, wrong.at),
+        key: wrong.key.to_owned(),
+        sentence: wrong.sentence,
+    })?;
     let Section { default, private: _deny_only, presets, allow, ask, deny } = document.egress;
     let mut file = PolicyFile {
         otherwise: default.map(|word| match word {
             DefaultWord::Deny => Otherwise::Deny,
             DefaultWord::Ask => Otherwise::Ask,
         }),
+        files,
         ..PolicyFile::default()
     };
     for preset in presets {
