@@ -1,0 +1,217 @@
+//! What a log says when it is opened again, and what a crash left undone in it.
+//!
+//! A record is written before its change is made. Of all of them only the last can be about a
+//! change that was not made; the folder shows which. Sets that were open are closed with what their
+//! names are like now.
+
+use super::Hand;
+use super::after::Finder;
+use super::set::Names;
+use crate::log::Author;
+use crate::record::{At, Entry, Meta, Record, Saved};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::BorrowedFd;
+
+/// What is known from the records that were there.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    numbers: Vec<Number>,
+    last_set: u32,
+    /// Sets that nobody closed, with their names.
+    open: BTreeMap<u32, Names>,
+    /// The last changes, if nothing was recorded after them: a removal and the renaming that it
+    /// belongs to are two records and one change.
+    last: Vec<Entry>,
+    /// Bytes that were copied into files of their own, by folder.
+    copied: HashMap<u32, u64>,
+}
+
+/// A folder's number.
+#[derive(Debug)]
+struct Number {
+    folder: u32,
+    name: String,
+    device: u64,
+    inode: u64,
+}
+
+impl Left {
+    /// Takes in the next record.
+    pub(super) fn read(&mut self, entry: Entry) {
+        let Entry { set, ref record, .. } = entry;
+        self.last_set = self.last_set.max(set);
+        match record {
+            Record::Folder { folder, name, device, inode, .. } => {
+                self.add_number(*folder, name.clone(), *device, *inode);
+            }
+            Record::Set { .. } => drop(self.open.insert(set, Names::default())),
+            Record::Closed => drop(self.open.remove(&set)),
+            Record::Write { at, before, saved: Saved::Copy(_) }
+            | Record::Remove { at, before, saved: Saved::Copy(_) } => {
+                let copied = self.copied.entry(at.folder).or_default();
+                *copied = copied.saturating_add(before.size);
+            }
+            Record::After { at, .. } => {
+                if let Some(names) = self.open.get_mut(&set) {
+                    names.leave(at.folder, &at.path);
+                }
+            }
+            _ => {}
+        }
+        if let Record::Failed { seq } = record {
+            let Some(place) = self.last.iter().position(|last| last.seq == *seq) else { return };
+            let failed = self.last.remove(place);
+            if let Some(names) = self.open.get_mut(&set) {
+                names.unfollow(&failed.record);
+            }
+            return;
+        }
+        if let Some(names) = self.open.get_mut(&set) {
+            names.follow(record);
+        }
+        let pair = matches!(
+            (self.last.last().map(|last| &last.record), record),
+            (
+                Some(Record::Remove { at, .. } | Record::RemoveFolder { at, .. }),
+                Record::Rename { to, .. },
+            ) if at == to
+        );
+        if !pair {
+            self.last.clear();
+        }
+        if subject(record).is_some() {
+            self.last.push(entry);
+        }
+    }
+
+    /// The number of a folder, and whether it is new.
+    pub(super) fn number(&self, name: &str, device: u64, inode: u64) -> (u32, bool) {
+        let same = |number: &&Number| {
+            number.name == name && number.device == device && number.inode == inode
+        };
+        let most = self.numbers.iter().map(|number| number.folder).max().unwrap_or(0);
+        self.numbers.iter().find(same).map_or((most + 1, true), |number| (number.folder, false))
+    }
+
+    /// Remembers the number of a folder.
+    pub(super) fn add_number(&mut self, folder: u32, name: String, device: u64, inode: u64) {
+        self.numbers.push(Number { folder, name, device, inode });
+    }
+
+    /// The number of the last set.
+    pub(super) fn last_set(&self) -> u32 {
+        self.last_set
+    }
+
+    /// Bytes of a folder that were copied into files of their own before the log was opened.
+    pub(super) fn take_copied(&mut self, folder: u32) -> u64 {
+        self.copied.remove(&folder).unwrap_or(0)
+    }
+}
+
+/// The name that decides whether a change was made; nothing for what is no change.
+fn subject(record: &Record) -> Option<&At> {
+    match record {
+        Record::Write { at, .. }
+        | Record::Remove { at, .. }
+        | Record::RemoveFolder { at, .. }
+        | Record::Create { at, .. }
+        | Record::Attributes { at, .. }
+        | Record::Rename { to: at, .. }
+        | Record::Exchange { one: at, .. } => Some(at),
+        Record::Folder { .. }
+        | Record::Set { .. }
+        | Record::Process { .. }
+        | Record::Inside { .. }
+        | Record::Failed { .. }
+        | Record::After { .. }
+        | Record::Closed
+        | Record::Complete => None,
+    }
+}
+
+impl Hand {
+    /// Brings in order what a crash left open in a folder.
+    pub(super) fn recover(
+        &mut self,
+        folder: u32,
+        root: BorrowedFd<'_>,
+        trash: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Errno> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let here = |entry: &Entry| subject(&entry.record).is_some_and(|at| at.folder == folder);
+        if self.left.last.iter().any(here) {
+            let last = std::mem::take(&mut self.left.last);
+            for entry in unmade(&last, root).into_iter().rev() {
+                let author = Author { set: entry.set, process: entry.process };
+                kept.log.append(author, Record::Failed { seq: entry.seq })?;
+                if let Some(names) = self.left.open.get_mut(&entry.set) {
+                    names.unfollow(&entry.record);
+                }
+                if let Record::Remove { saved, .. } = &entry.record {
+                    kept.store.discard(trash, saved);
+                }
+            }
+        }
+        for (set, names) in &mut self.left.open {
+            let names = names.take(folder);
+            kept.after(Author { set: *set, process: 0 }, folder, root, &names)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the sets that a crash left open. What names in folders that were not added again are
+    /// like is not known.
+    pub(super) fn close_left(&mut self) -> Result<(), Errno> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        while let Some((set, _)) = self.left.open.first_key_value() {
+            let set = *set;
+            kept.log.append(Author { set, process: 0 }, Record::Closed)?;
+            self.left.open.remove(&set);
+        }
+        Ok(())
+    }
+}
+
+/// Which of the last records are about a change that was not made.
+fn unmade<'a>(last: &'a [Entry], root: BorrowedFd<'_>) -> Vec<&'a Entry> {
+    let mut finder = Finder::new(root);
+    match last {
+        // What was to be replaced is still there: neither happened.
+        [removal, renaming] if still_there(&removal.record, &mut finder) => {
+            vec![removal, renaming]
+        }
+        // The removal was one of its own.
+        [_, renaming] if still_there(&renaming.record, &mut finder) => vec![renaming],
+        [entry] if still_there(&entry.record, &mut finder) => vec![entry],
+        _ => vec![],
+    }
+}
+
+/// Whether everything is as before a change.
+fn still_there(record: &Record, finder: &mut Finder<'_>) -> bool {
+    match record {
+        Record::Remove { at, before, .. } | Record::RemoveFolder { at, before } => {
+            finder.look(&at.path).is_ok_and(|look| look.inode() == before.inode)
+        }
+        Record::Create { at, .. } | Record::Rename { to: at, .. } => {
+            matches!(finder.look(&at.path), Err(Errno::NOENT | Errno::NOTDIR))
+        }
+        Record::Exchange { one, inode, .. } => {
+            finder.look(&one.path).is_ok_and(|look| look.inode() == *inode)
+        }
+        Record::Attributes { at, before } => as_before(finder, at, before),
+        // The file may have been given to somebody who still writes to it.
+        Record::Write { .. } => false,
+        _ => false,
+    }
+}
+
+fn as_before(finder: &mut Finder<'_>, at: &At, before: &Meta) -> bool {
+    // Whatever changes of a file changes this time as well.
+    finder.look(&at.path).is_ok_and(|look| {
+        let state = look.state();
+        state.inode == before.inode && state.ctime == before.ctime && state.mode == before.mode
+    })
+}

@@ -1,0 +1,114 @@
+//! Says from the records of a store what became of each name.
+//!
+//! The records are all that is looked at: `names` replays them over a tree of which only the
+//! touched part is known, and so knows, without a look at any folder, which names are new, gone or
+//! moved, and which contents and attributes were kept. `changes` then compares that with the
+//! folders as they are.
+//!
+//! An undo is a set like any other. A set that an undo brought back, together with that undo, has no
+//! effect: both are left out of every replay, unless one of them is itself what is to be undone. Only
+//! `kin`, which says what names were names of one file, looks at them too.
+//!
+//! Deliberately absent: bringing anything back ([`crate::undo`]).
+
+pub(crate) mod changes;
+mod ends;
+mod kin;
+mod look;
+pub(crate) mod names;
+mod sets;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tree;
+
+pub(crate) use look::{Disk, Present, last};
+pub(crate) use sets::SOME;
+
+use crate::hand::Folder;
+use crate::log;
+use crate::record::{Entry, Record};
+use cowork_api::Text;
+use cowork_api::files::Mark;
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::os::fd::BorrowedFd;
+
+/// The records of a store, without those that say what did not happen after all.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    entries: Vec<Entry>,
+}
+
+/// A granted folder, as the records name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Its number in the records.
+    pub number: u32,
+    /// The grant's name.
+    pub name: String,
+    /// Where it lies on the host.
+    pub path: Text,
+    /// Which folder it is.
+    pub device: u64,
+    /// Which folder it is.
+    pub inode: u64,
+}
+
+/// What the records are compared with: the store, and those of the granted folders that are there.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    /// The store.
+    pub store: BorrowedFd<'a>,
+    /// The folders, in any order. Which one a record means is told by device, inode and name.
+    pub folders: &'a [Folder],
+}
+
+/// More that a person should know about a name: its path below the granted folder, and its type and
+/// permission bits now.
+pub type Marks<'a> = &'a dyn Fn(&[u8], u32) -> Vec<Mark>;
+
+impl Journal {
+    /// Reads the records of a store.
+    pub fn read(store: BorrowedFd<'_>) -> Result<Self, Errno> {
+        Ok(Self::new(log::read(store)?.entries))
+    }
+
+    /// Takes records, in order.
+    pub fn new(mut entries: Vec<Entry>) -> Self {
+        let failed: HashSet<u64> = entries
+            .iter()
+            .filter_map(|entry| match entry.record {
+                Record::Failed { seq } => Some(seq),
+                _ => None,
+            })
+            .collect();
+        entries.retain(|entry| {
+            !failed.contains(&entry.seq) && !matches!(entry.record, Record::Failed { .. })
+        });
+        Self { entries }
+    }
+
+    /// The records that happened.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The folders that the records are about.
+    pub fn folders(&self) -> Vec<Granted> {
+        let mut folders: Vec<Granted> = Vec::new();
+        for entry in &self.entries {
+            let Record::Folder { folder, name, path, device, inode } = &entry.record else {
+                continue;
+            };
+            folders.retain(|known| known.number != *folder);
+            folders.push(Granted {
+                number: *folder,
+                name: name.clone(),
+                path: path.clone(),
+                device: *device,
+                inode: *inode,
+            });
+        }
+        folders
+    }
+}

@@ -1,0 +1,488 @@
+//! Replays records over a tree of names of which only the touched part is known.
+//!
+//! A [`Thing`] is one name and keeps its identity when it is renamed; a [`Body`] is what names are
+//! names of, so that hard links share one. A name that no record mentions belongs to no thing, and
+//! one inside a folder that was renamed is wherever that folder is: to rename a folder with a
+//! thousand files changes one thing.
+//!
+//! The sets that are taken back and all others are replayed alike, and told apart only in what is
+//! remembered: of the former what was before, of the latter where they touched the same.
+
+use super::Journal;
+use super::ends::Ends;
+use super::kin::Kin;
+use super::sets::Scope;
+use super::tree::{kind, parts, split};
+use crate::record::{At, Entry, Meta, Record, Saved, State};
+use cowork_api::Text;
+use cowork_api::files::FileKind;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Which thing.
+pub(crate) type ThingId = usize;
+
+/// Which body.
+pub(crate) type BodyId = usize;
+
+/// Where a thing is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Slot {
+    /// It is a granted folder itself.
+    Root,
+    /// In this folder, under this name.
+    In(ThingId, Text),
+    /// Nowhere.
+    Gone,
+}
+
+/// One name.
+#[derive(Clone, Debug)]
+pub(crate) struct Thing {
+    /// The granted folder.
+    pub(crate) folder: u32,
+    /// What it is a name of.
+    pub(crate) body: BodyId,
+    /// Where it is after all records.
+    pub(crate) now: Slot,
+    /// Where it was before the sets that are taken back.
+    pub(crate) home: Slot,
+    /// Whether a set that is taken back made, moved or removed it.
+    pub(crate) bound: bool,
+    /// Another set that moved or removed it afterwards.
+    pub(crate) foreign: Option<u32>,
+    /// The sets that made, moved or removed it and are taken back.
+    pub(crate) sets: BTreeSet<u32>,
+    /// As it was when it was removed, and where it is kept.
+    pub(crate) removed: Option<(Meta, Saved)>,
+    /// What is known to be in it, of a folder.
+    pub(crate) children: BTreeMap<Text, ThingId>,
+}
+
+/// What names are names of.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    /// Which inode, once known.
+    pub(crate) inode: Option<u64>,
+    /// What it is, of what was made in the replayed records; otherwise `before` says.
+    pub(crate) made: Option<FileKind>,
+    /// As it was before the sets that are taken back, if they touched it.
+    pub(crate) before: Option<Meta>,
+    /// The contents that it had, if they were written to: where they are kept.
+    pub(crate) contents: Option<Saved>,
+    /// What happened to it.
+    pub(crate) traces: BTreeSet<Trace>,
+    /// Another set that changed it afterwards.
+    pub(crate) foreign: Option<u32>,
+    /// The sets that changed it and are taken back.
+    pub(crate) sets: BTreeSet<u32>,
+    /// Its names, also those that it has lost.
+    pub(crate) names: Vec<ThingId>,
+}
+
+/// What can happen to a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trace {
+    /// Its contents were written to by a set that is taken back.
+    Written,
+    /// Its mode, owner, times or attributes were changed by one.
+    Altered,
+    /// The user changed it between two of them.
+    Between,
+    /// Another set changed names in it afterwards, of a folder.
+    Stirred,
+}
+
+impl Body {
+    /// Whether something happened to it.
+    pub(crate) fn was(&self, trace: Trace) -> bool {
+        self.traces.contains(&trace)
+    }
+
+    /// Whether a set that is taken back changed more of it than its names.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.was(Trace::Written) || self.was(Trace::Altered)
+    }
+}
+
+/// What became of all names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    /// All things that any record mentions.
+    pub(crate) things: Vec<Thing>,
+    /// What they are names of.
+    pub(crate) bodies: Vec<Body>,
+    /// The granted folders.
+    pub(crate) roots: BTreeMap<u32, ThingId>,
+    /// What is expected to be there.
+    pub(crate) ends: Ends,
+    inodes: HashMap<(u32, u64), BodyId>,
+    /// Whether no set is left out, so that a body is of one inode only.
+    whole: bool,
+}
+
+/// Whose record is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Of a set that is taken back.
+    Taken(u32),
+    /// Of another one.
+    Other(u32),
+}
+
+/// Which part of a body a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part<'a> {
+    Contents(&'a Saved),
+    Attributes,
+    /// The names in it.
+    Inside,
+    /// Nothing but that it was there.
+    Whole,
+}
+
+impl Names {
+    /// Replays the records, from the first one of a set that is taken back.
+    pub(crate) fn replay(journal: &Journal, scope: &Scope) -> Self {
+        let mut names = Self::default();
+        let mut kin = Kin::of(journal, scope);
+        let mut begun = false;
+        for entry in journal.entries() {
+            let taken = scope.taken.contains(&entry.set);
+            begun |= taken;
+            if let Some(kin) = &mut kin {
+                if taken {
+                    names.unite(entry, kin);
+                }
+                kin.follow(entry);
+            }
+            if taken {
+                names.apply(entry, Whose::Taken(entry.set));
+            } else if begun && !scope.void.contains(&entry.set) {
+                names.apply(entry, Whose::Other(entry.set));
+            }
+            names.ends.apply(entry);
+        }
+        names
+    }
+
+    /// For a replay that leaves no set out.
+    pub(super) fn whole() -> Self {
+        Self { whole: true, ..Self::default() }
+    }
+
+    /// The thing that is at a path now; one that is not known yet has been there all the time.
+    pub(crate) fn reach(&mut self, folder: u32, path: &[u8]) -> ThingId {
+        let mut id = self.roots.get(&folder).copied().unwrap_or_else(|| {
+            let root = self.add(folder, Slot::Root, None);
+            self.roots.insert(folder, root);
+            root
+        });
+        for part in parts(path) {
+            let known = self.things.get(id).and_then(|thing| thing.children.get(part)).copied();
+            id = known.unwrap_or_else(|| {
+                let child = self.add(folder, Slot::In(id, part.to_vec()), None);
+                self.put(child, id, part);
+                child
+            });
+        }
+        id
+    }
+
+    /// Takes a thing out of where it is.
+    pub(crate) fn take(&mut self, id: ThingId) {
+        let Some(thing) = self.things.get_mut(id) else { return };
+        if let Slot::In(parent, name) = std::mem::replace(&mut thing.now, Slot::Gone)
+            && let Some(parent) = self.things.get_mut(parent)
+            && parent.children.get(&name) == Some(&id)
+        {
+            parent.children.remove(&name);
+        }
+    }
+
+    /// Puts a thing somewhere.
+    pub(crate) fn put(&mut self, id: ThingId, parent: ThingId, name: &[u8]) {
+        if let Some(folder) = self.things.get_mut(parent) {
+            folder.children.insert(name.to_vec(), id);
+        }
+        if let Some(thing) = self.things.get_mut(id) {
+            thing.now = Slot::In(parent, name.to_vec());
+        }
+    }
+
+    /// Adds a thing that was always there, or was not if `made` says what it is.
+    pub(crate) fn add(&mut self, folder: u32, slot: Slot, made: Option<FileKind>) -> ThingId {
+        let id = self.things.len();
+        let body = self.bodies.len();
+        self.bodies.push(Body {
+            inode: None,
+            made,
+            before: None,
+            contents: None,
+            traces: BTreeSet::new(),
+            foreign: None,
+            sets: BTreeSet::new(),
+            names: vec![id],
+        });
+        self.things.push(Thing {
+            folder,
+            body,
+            now: slot.clone(),
+            home: slot,
+            bound: false,
+            foreign: None,
+            sets: BTreeSet::new(),
+            removed: None,
+            children: BTreeMap::new(),
+        });
+        id
+    }
+
+    pub(super) fn apply(&mut self, entry: &Entry, whose: Whose) {
+        match &entry.record {
+            Record::Write { at, before, saved } => {
+                self.touch(at, before, Part::Contents(saved), whose);
+            }
+            Record::Attributes { at, before } => {
+                self.touch(at, before, Part::Attributes, whose);
+            }
+            Record::Inside { at, before } => {
+                self.touch(at, before, Part::Inside, whose);
+            }
+            Record::Remove { at, before, saved } => self.removed(at, before, saved, whose),
+            Record::RemoveFolder { at, before } => self.removed(at, before, &Saved::Empty, whose),
+            Record::Create { at, kind, link_of } => {
+                self.created(at, *kind, link_of.as_ref(), whose);
+            }
+            Record::Rename { from, to, .. } => {
+                let id = self.reach(from.folder, &from.path);
+                self.take(id);
+                self.settle(id, to, whose);
+            }
+            Record::Exchange { one, other, .. } => {
+                let first = self.reach(one.folder, &one.path);
+                let second = self.reach(other.folder, &other.path);
+                self.take(first);
+                self.take(second);
+                self.settle(first, other, whose);
+                self.settle(second, one, whose);
+            }
+            Record::After { at, state: Some(state) } => {
+                if let Some(id) = self.find(at.folder, &at.path) {
+                    self.ended(id, *state);
+                }
+            }
+            Record::Folder { .. }
+            | Record::Set { .. }
+            | Record::Process { .. }
+            | Record::Failed { .. }
+            | Record::After { state: None, .. }
+            | Record::Closed
+            | Record::Complete => {}
+        }
+    }
+
+    fn removed(&mut self, at: &At, before: &Meta, saved: &Saved, whose: Whose) {
+        let id = self.touch(at, before, Part::Whole, whose);
+        self.take(id);
+        self.moved(id, whose);
+        if let Some(thing) = self.things.get_mut(id) {
+            thing.removed = Some((before.clone(), saved.clone()));
+        }
+    }
+
+    fn created(&mut self, at: &At, kind: FileKind, link_of: Option<&At>, whose: Whose) {
+        let id = self.add(at.folder, Slot::Gone, Some(kind));
+        if let Some(of) = link_of {
+            let source = self.reach(of.folder, &of.path);
+            let body = self.things.get(source).map(|thing| thing.body);
+            if let Some(body) = body {
+                self.join(id, body);
+            }
+        }
+        self.settle(id, at, whose);
+    }
+
+    /// Puts a thing where a record says, in place of what is still believed to be there.
+    fn settle(&mut self, id: ThingId, at: &At, whose: Whose) {
+        let (parent, name) = split(&at.path);
+        let parent = self.reach(at.folder, parent);
+        let stale = self.things.get(parent).and_then(|parent| parent.children.get(name)).copied();
+        if let Some(stale) = stale {
+            self.take(stale);
+        }
+        self.put(id, parent, name);
+        self.moved(id, whose);
+    }
+
+    /// Remembers whose doing it is that a thing is where it is.
+    fn moved(&mut self, id: ThingId, whose: Whose) {
+        let Some(thing) = self.things.get_mut(id) else { return };
+        match whose {
+            Whose::Taken(set) => {
+                thing.bound = true;
+                thing.sets.insert(set);
+            }
+            Whose::Other(set) if thing.bound => thing.foreign = Some(set),
+            Whose::Other(_) => thing.home.clone_from(&thing.now),
+        }
+    }
+
+    /// Remembers what a body was before it was touched.
+    fn touch(&mut self, at: &At, before: &Meta, part: Part<'_>, whose: Whose) -> ThingId {
+        let id = self.reach(at.folder, &at.path);
+        self.identify(id, before);
+        let Some(index) = self.things.get(id).map(|thing| thing.body) else { return id };
+        let bound = self.bodies.get(index).is_some_and(|body| {
+            let thing = |id: &ThingId| self.things.get(*id).is_some_and(|thing| thing.bound);
+            body.made.is_some() && body.names.iter().any(thing)
+        });
+        let Some(body) = self.bodies.get_mut(index) else { return id };
+        match whose {
+            Whose::Taken(set) => {
+                if (body.before.is_some() || bound)
+                    && self.ends.of(at.folder, &at.path).is_some_and(|end| differs(&end, before))
+                {
+                    body.traces.insert(Trace::Between);
+                }
+                body.before.get_or_insert_with(|| before.clone());
+                match part {
+                    Part::Contents(saved) => {
+                        body.traces.insert(Trace::Written);
+                        if *saved != Saved::Same && body.contents.is_none() {
+                            body.contents = Some(saved.clone());
+                        }
+                        body.sets.insert(set);
+                    }
+                    Part::Attributes => {
+                        body.traces.insert(Trace::Altered);
+                        body.sets.insert(set);
+                    }
+                    Part::Inside | Part::Whole => {}
+                }
+            }
+            Whose::Other(set) => {
+                if body.is_touched() && matches!(part, Part::Contents(_) | Part::Attributes) {
+                    body.foreign = Some(set);
+                }
+                if body.before.is_some() && part == Part::Inside {
+                    body.traces.insert(Trace::Stirred);
+                }
+            }
+        }
+        id
+    }
+
+    /// Learns at the end of a set which inode something has that was made or moved.
+    fn ended(&mut self, id: ThingId, state: State) {
+        let Some(thing) = self.things.get(id) else { return };
+        let (folder, index) = (thing.folder, thing.body);
+        let Some(body) = self.bodies.get_mut(index) else { return };
+        if let Some(inode) = body.inode {
+            if self.whole && inode != state.inode {
+                self.part(id, state.inode);
+            }
+            return;
+        }
+        body.inode = Some(state.inode);
+        let fresh = body.made.is_some();
+        match self.inodes.get(&(folder, state.inode)).copied() {
+            Some(other) if !fresh && self.is_name_of(other, state.mode, 1) => self.join(id, other),
+            _ => {
+                self.inodes.insert((folder, state.inode), index);
+            }
+        }
+    }
+
+    /// Finds out from the inode whether a name is one of several of a body that is known.
+    fn identify(&mut self, id: ThingId, before: &Meta) {
+        let Some(thing) = self.things.get(id) else { return };
+        let (folder, index) = (thing.folder, thing.body);
+        let Some(body) = self.bodies.get_mut(index) else { return };
+        if body.inode == Some(before.inode) {
+            return;
+        }
+        if body.inode.is_some() {
+            // Sets that have no effect, or the user, have put another file under the name.
+            if self.whole {
+                self.part(id, before.inode);
+            } else {
+                body.inode = Some(before.inode);
+            }
+            return;
+        }
+        body.inode = Some(before.inode);
+        let fresh = body.made.is_some();
+        match self.inodes.get(&(folder, before.inode)).copied() {
+            Some(other) if !fresh && self.is_name_of(other, before.mode, before.links) => {
+                self.join(id, other);
+            }
+            Some(other) if fresh && self.was_removed(other, before) => self.join(id, other),
+            _ => {
+                self.inodes.insert((folder, before.inode), index);
+            }
+        }
+    }
+
+    /// Makes a thing the only name of a body of its own.
+    fn part(&mut self, id: ThingId, inode: u64) {
+        let Some(thing) = self.things.get(id) else { return };
+        let (folder, former) = (thing.folder, thing.body);
+        let Some(mut body) = self.bodies.get(former).cloned() else { return };
+        if let Some(former) = self.bodies.get_mut(former) {
+            former.names.retain(|name| *name != id);
+        }
+        body.inode = Some(inode);
+        body.names = vec![id];
+        let index = self.bodies.len();
+        self.bodies.push(body);
+        self.inodes.insert((folder, inode), index);
+        if let Some(thing) = self.things.get_mut(id) {
+            thing.body = index;
+        }
+    }
+
+    fn is_name_of(&self, body: BodyId, mode: u32, links: u32) -> bool {
+        self.bodies.get(body).is_some_and(|body| {
+            let before = body.before.as_ref();
+            let alike = before.is_none_or(|meta| kind(meta.mode) == kind(mode));
+            let several = before.map_or(1, |meta| meta.links).max(links) > 1;
+            (several || body.names.len() > 1) && alike
+        })
+    }
+
+    /// Whether a body lost a name when it was like this: then what is new came from the trash.
+    fn was_removed(&self, body: BodyId, before: &Meta) -> bool {
+        let state = |meta: &Meta| (meta.inode, meta.size, meta.mtime);
+        self.bodies.get(body).is_some_and(|body| {
+            body.names.iter().filter_map(|id| self.things.get(*id)?.removed.as_ref()).any(
+                |(removed, saved)| {
+                    matches!(saved, Saved::Trash(_)) && state(removed) == state(before)
+                },
+            )
+        })
+    }
+
+    /// Makes a thing, and all other names of its body, names of another body. Of the former one no
+    /// earlier state is known.
+    pub(super) fn join(&mut self, id: ThingId, body: BodyId) {
+        let Some(former) = self.things.get(id).map(|thing| thing.body) else { return };
+        if former == body {
+            return;
+        }
+        let names = self.bodies.get_mut(former).map(|body| std::mem::take(&mut body.names));
+        let names = names.unwrap_or_default();
+        for name in &names {
+            if let Some(thing) = self.things.get_mut(*name) {
+                thing.body = body;
+            }
+        }
+        if let Some(body) = self.bodies.get_mut(body) {
+            body.names.extend(names);
+        }
+    }
+}
+
+fn differs(known: &State, before: &Meta) -> bool {
+    kind(before.mode) != FileKind::Folder
+        && (known.inode, known.size, known.mtime) != (before.inode, before.size, before.mtime)
+}

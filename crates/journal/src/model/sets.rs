@@ -1,0 +1,241 @@
+//! Which sets there are, and which of them count.
+
+use super::Journal;
+use crate::record::{At, Record};
+use cowork_api::Text;
+use cowork_api::files::{Mutation, Place, SetInfo, SetKind, Sets};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the first argument of an undo's set is when it was asked for some names only, which follow.
+pub(crate) const SOME: &[u8] = b"paths";
+
+/// A set, and how it relates to others.
+#[derive(Clone, Debug, Default)]
+struct About {
+    info: Option<SetInfo>,
+    complete: bool,
+    extent: Extent,
+    folders: BTreeSet<u32>,
+}
+
+/// How much of the sets an undo took back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Extent {
+    #[default]
+    All,
+    SomeNames,
+}
+
+/// Which sets an undo is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// Those whose changes are taken back, with undos of them that were not finished.
+    pub(crate) taken: BTreeSet<u32>,
+    /// Those that have no effect, since one undid the other.
+    pub(crate) void: BTreeSet<u32>,
+}
+
+impl Journal {
+    /// All sets, the oldest first.
+    pub fn sets(&self) -> Vec<SetInfo> {
+        self.about().into_values().filter_map(|about| about.info).collect()
+    }
+
+    /// The numbers of the sets that a selection means: those that were not undone.
+    pub fn selected(&self, sets: &Sets) -> Vec<u32> {
+        let alive = self
+            .about()
+            .into_values()
+            .filter_map(|about| about.info)
+            .filter(|info| info.undone_by.is_none() && !matches!(info.kind, SetKind::Undo(_)));
+        match sets {
+            Sets::All => alive.map(|info| info.set).collect(),
+            Sets::Last => alive.map(|info| info.set).next_back().into_iter().collect(),
+            Sets::Numbers(numbers) => self
+                .sets()
+                .iter()
+                .filter(|info| numbers.contains(&info.set) && info.undone_by.is_none())
+                .map(|info| info.set)
+                .collect(),
+        }
+    }
+
+    /// The last undo that is complete and was not undone itself: what a redo takes back.
+    pub fn last_undo(&self) -> Option<u32> {
+        self.about()
+            .into_values()
+            .filter(|about| about.complete)
+            .filter_map(|about| about.info)
+            .filter(|info| info.undone_by.is_none() && is_undo_of_command(info, self))
+            .map(|info| info.set)
+            .next_back()
+    }
+
+    /// What is taken back with these sets, and what is left out.
+    pub(crate) fn scope(&self, sets: &[u32]) -> Scope {
+        let about = self.about();
+        let mut taken: BTreeSet<u32> = sets.iter().copied().collect();
+        let undos = |of: &About| match of.info.as_ref().map(|info| &info.kind) {
+            Some(SetKind::Undo(of)) => of.clone(),
+            _ => Vec::new(),
+        };
+        // An undo that goes on with an interrupted one begins where that one began.
+        for set in sets {
+            for earlier in about.get(set).map(undos).unwrap_or_default() {
+                if about
+                    .get(&earlier)
+                    .is_some_and(|about| !about.complete && !undos(about).is_empty())
+                {
+                    taken.insert(earlier);
+                }
+            }
+        }
+        for (set, about) in &about {
+            let of = undos(about);
+            let counts = about.info.as_ref().is_some_and(|info| info.undone_by.is_none());
+            if !of.is_empty() && counts && of.iter().all(|set| taken.contains(set)) {
+                taken.insert(*set);
+            }
+        }
+        let mut void = BTreeSet::new();
+        for (set, about) in &about {
+            if let Some(by) = about.info.as_ref().and_then(|info| info.undone_by)
+                && !taken.contains(set)
+                && !taken.contains(&by)
+            {
+                void.extend([*set, by]);
+            }
+        }
+        Scope { taken, void }
+    }
+
+    /// What was done after a record, in order, and how much more there is.
+    pub fn mutations(&self, after: u64, most: u32) -> (Vec<Mutation>, u64) {
+        let names: BTreeMap<u32, String> =
+            self.folders().into_iter().map(|folder| (folder.number, folder.name)).collect();
+        let mut mutations = Vec::new();
+        let mut left = 0;
+        for entry in self.entries().iter().filter(|entry| entry.seq > after) {
+            let Some((operation, at, to)) = operation(&entry.record) else { continue };
+            if mutations.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
+                left += 1;
+                continue;
+            }
+            mutations.push(Mutation {
+                seq: entry.seq,
+                time: entry.time,
+                set: entry.set,
+                process: entry.process,
+                operation: operation.to_owned(),
+                at: Place {
+                    grant: names.get(&at.folder).cloned().unwrap_or_default(),
+                    path: at.path.clone(),
+                },
+                to: to.cloned(),
+            });
+        }
+        (mutations, left)
+    }
+
+    fn about(&self) -> BTreeMap<u32, About> {
+        let mut all: BTreeMap<u32, About> = BTreeMap::new();
+        for entry in self.entries().iter().filter(|entry| entry.set != 0) {
+            let about = all.entry(entry.set).or_default();
+            let info = about.info.get_or_insert_with(|| SetInfo {
+                set: entry.set,
+                kind: SetKind::Command,
+                root: entry.process,
+                argv: Vec::new(),
+                began: entry.time,
+                last: entry.time,
+                records: 0,
+                undone_by: None,
+                folders: Vec::new(),
+            });
+            match &entry.record {
+                Record::Set { kind, root, argv } => {
+                    info.kind = kind.clone();
+                    info.root = *root;
+                    info.argv.clone_from(argv);
+                    if matches!(kind, SetKind::Undo(_))
+                        && argv.first().is_some_and(|first| first == SOME)
+                    {
+                        about.extent = Extent::SomeNames;
+                    }
+                }
+                Record::Complete => about.complete = true,
+                record => {
+                    if let Some((_, at, _)) = operation(record) {
+                        about.folders.insert(at.folder);
+                        info.records += 1;
+                        info.last = entry.time;
+                    }
+                }
+            }
+        }
+        let granted = self.folders();
+        for about in all.values_mut() {
+            let folders = granted
+                .iter()
+                .filter(|folder| about.folders.contains(&folder.number))
+                .map(|folder| (folder.name.clone(), folder.path.clone()))
+                .collect();
+            if let Some(info) = &mut about.info {
+                info.folders = folders;
+            }
+        }
+        mark_undone(&mut all);
+        all
+    }
+}
+
+/// Goes from the newest undo to the oldest, so that it is known of each whether it still counts.
+fn mark_undone(all: &mut BTreeMap<u32, About>) {
+    let numbers: Vec<u32> = all.keys().rev().copied().collect();
+    for number in numbers {
+        let Some(about) = all.get(&number) else { continue };
+        let Some(info) = &about.info else { continue };
+        let SetKind::Undo(of) = &info.kind else { continue };
+        if !about.complete || about.extent == Extent::SomeNames || info.undone_by.is_some() {
+            continue;
+        }
+        for undone in of.clone() {
+            if let Some(info) = all.get_mut(&undone).and_then(|about| about.info.as_mut())
+                && info.undone_by.is_none()
+            {
+                info.undone_by = Some(number);
+            }
+        }
+    }
+}
+
+/// Whether an undo took back a command, and not an undo.
+fn is_undo_of_command(info: &SetInfo, journal: &Journal) -> bool {
+    let SetKind::Undo(of) = &info.kind else { return false };
+    let sets = journal.sets();
+    of.iter().any(|number| {
+        sets.iter().any(|set| set.set == *number && !matches!(set.kind, SetKind::Undo(_)))
+    })
+}
+
+/// What a record that is a change says: its name, to what, and the other name.
+pub(crate) fn operation(record: &Record) -> Option<(&'static str, &At, Option<&Text>)> {
+    match record {
+        Record::Write { at, .. } => Some(("write", at, None)),
+        Record::Remove { at, .. } => Some(("remove", at, None)),
+        Record::RemoveFolder { at, .. } => Some(("remove folder", at, None)),
+        Record::Create { at, link_of: None, .. } => Some(("create", at, None)),
+        Record::Create { at, link_of: Some(of), .. } => Some(("link", at, Some(&of.path))),
+        Record::Rename { from, to, .. } => Some(("rename", from, Some(&to.path))),
+        Record::Exchange { one, other, .. } => Some(("exchange", one, Some(&other.path))),
+        Record::Attributes { at, .. } => Some(("attributes", at, None)),
+        Record::Folder { .. }
+        | Record::Set { .. }
+        | Record::Process { .. }
+        | Record::Inside { .. }
+        | Record::Failed { .. }
+        | Record::After { .. }
+        | Record::Closed
+        | Record::Complete => None,
+    }
+}

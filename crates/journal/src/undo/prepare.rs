@@ -1,0 +1,112 @@
+//! What an undo looks up before it begins, and tidies up when it is done.
+
+use super::execute::Work;
+use crate::model::names::{Slot, ThingId, Trace};
+use crate::model::{Disk, Journal};
+use crate::record::{Record, Saved};
+use cowork_sys::ignore;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use std::collections::{BTreeSet, HashMap};
+
+impl Work<'_> {
+    pub(super) fn find_trash(&mut self, journal: &Journal) {
+        for entry in journal.entries() {
+            if let Record::Remove { at, before, saved: Saved::Trash(number) } = &entry.record {
+                self.trash.entry((at.folder, before.inode)).or_default().push(*number);
+            }
+        }
+    }
+
+    /// Where in the trash a removed thing is.
+    pub(super) fn in_trash(&self, id: ThingId) -> Option<u64> {
+        let thing = self.plan.names.thing(id)?;
+        let (removed, _) = thing.removed.as_ref()?;
+        let numbers = self.trash.get(&(thing.folder, removed.inode))?;
+        numbers.iter().rev().copied().find(|number| {
+            let found = self.disk.trashed(thing.folder, *number);
+            found.is_some_and(|found| self.plan.names.is_like(id, &found))
+        })
+    }
+
+    pub(super) fn watch_folders(&mut self) -> Result<(), Errno> {
+        for id in self.plan.times.clone() {
+            let Some((thing, body)) = self.plan.names.thing(id).zip(self.plan.names.body(id))
+            else {
+                continue;
+            };
+            let (folder, stirred) = (thing.folder, body.was(Trace::Stirred));
+            if !self.disk.has(folder) {
+                continue;
+            }
+            let Some(path) = self.plan.names.path(id) else { continue };
+            let end = self.plan.names.ends.of(folder, &path);
+            let present = self.disk.present(folder, &path)?;
+            let changed = end.zip(present).is_some_and(|(end, now)| end.mtime != now.mtime);
+            if stirred || changed {
+                self.foreign.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes folders writable in which names are to be changed.
+    pub(super) fn unlock_folders(&mut self) -> Result<(), Errno> {
+        let mut folders = BTreeSet::new();
+        for id in self.plan.steps.keys() {
+            let Some(thing) = self.plan.names.thing(*id) else { continue };
+            for slot in [&thing.now, &thing.home] {
+                if let Slot::In(parent, _) = slot {
+                    folders.insert(*parent);
+                }
+            }
+        }
+        for id in folders {
+            let Some(folder) = self.plan.names.thing(id).map(|thing| thing.folder) else {
+                continue;
+            };
+            let Some(path) = self.plan.names.path(id) else { continue };
+            let Some(present) = self.disk.present(folder, &path)? else { continue };
+            if !present.is_folder() || present.mode & 0o300 == 0o300 {
+                continue;
+            }
+            let mode = Mode::from_raw_mode((present.mode & 0o7777) | 0o700);
+            self.at(folder, &path, |hand, by, spot| hand.set_mode(by, spot, mode))?;
+            let attributes = self.disk.attributes(folder, &path)?;
+            if let Some(body) = self.plan.names.thing(id).map(|thing| thing.body)
+                && let Some(body) = self.plan.names.bodies.get_mut(body)
+            {
+                body.before.get_or_insert_with(|| present.meta(attributes));
+            }
+            self.plan.bodies.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Takes out of the trash what the undo, or a set that it took back, removed although it has other
+    /// names still: a trash that holds it would be seen in their number.
+    pub(super) fn thin(journal: &Journal, disk: &Disk<'_>, sets: &BTreeSet<u32>) {
+        let mut kept: HashMap<(u32, u64), Vec<(u64, u32)>> = HashMap::new();
+        for entry in journal.entries() {
+            if let Record::Remove { at, before, saved: Saved::Trash(number) } = &entry.record
+                && disk.trashed(at.folder, *number).is_some_and(|found| found.inode == before.inode)
+            {
+                kept.entry((at.folder, before.inode)).or_default().push((*number, entry.set));
+            }
+        }
+        for ((folder, _), all) in kept {
+            let own = all.iter().filter(|(_, of)| sets.contains(of)).map(|(number, _)| *number);
+            let mut left = all.len();
+            for number in own {
+                let links = disk.trashed(folder, number).map_or(0, |found| found.links);
+                if usize::try_from(links).is_ok_and(|links| links > left)
+                    && let Some(trash) = disk.trash(folder)
+                {
+                    let name = format!("t{number}");
+                    ignore(rustix::fs::unlinkat(trash, name, rustix::fs::AtFlags::empty()));
+                    left -= 1;
+                }
+            }
+        }
+    }
+}

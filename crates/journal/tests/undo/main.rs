@@ -1,0 +1,16 @@
+//! Undo against real folders: what was before comes back exactly.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod bed;
+#[cfg(test)]
+mod choices;
+#[cfg(test)]
+mod differences;
+#[cfg(test)]
+mod killed;
+#[cfg(test)]
+mod random;
+#[cfg(test)]
+mod scenarios;

@@ -1,0 +1,198 @@
+//! Thousands of random changes in several sets, undone in every way that does not conflict.
+
+use crate::bed::{Bed, Command, Snapshot, Trash, same, same_but_links};
+use cowork_api::files::{Caps, Choice, Sets};
+
+/// A generator of numbers that says the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn throw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.throw() % u64::try_from(limit).unwrap()).unwrap()
+    }
+
+    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
+    }
+}
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// Some name that is there, or could be.
+fn some_path(dice: &mut Dice, present: &[String]) -> String {
+    let below = |folder: &str, name: &str| {
+        if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+    };
+    if present.len() > 1 && dice.below(5) < 3 {
+        return present[1 + dice.below(present.len() - 1)].clone();
+    }
+    let folder = dice.of(present).clone();
+    let name = *dice.of(&NAMES);
+    if folder.split('/').count() > 4 { name.to_owned() } else { below(&folder, name) }
+}
+
+/// Makes one change. It may be impossible; then nothing happens.
+fn change(command: &mut Command, dice: &mut Dice, present: &[String]) {
+    let path = some_path(dice, present);
+    let other = some_path(dice, present);
+    let length = if dice.below(20) == 0 { 100_000 } else { dice.below(60) };
+    let contents: Vec<u8> =
+        (0..length).map(|_| b'a' + u8::try_from(dice.below(26)).unwrap()).collect();
+    let seconds = i64::try_from(1_000 + dice.below(3)).unwrap();
+    let mode = *dice.of(&[0o644, 0o600, 0o755, 0o400, 0o4711]);
+    let owner = *dice.of(&[0, 1234]);
+    let attribute = *dice.of(&["user.one", "user.two"]);
+    let outcome = match dice.below(20) {
+        0..3 => command.write(&path, &contents),
+        3 => command.append(&path, &contents),
+        4 => command.truncate(&path, u64::try_from(length / 2).unwrap()),
+        5..7 => command.unlink(&path),
+        7..9 => command.mkdir(&path),
+        9 => command.rmdir(&path),
+        10..13 => command.rename(&path, &other),
+        13 => command.exchange(&path, &other),
+        14 => command.link(&path, &other),
+        15 => command.symlink(&path, &other),
+        16 => command.chmod(&path, mode),
+        17 => command.utimes(&path, seconds),
+        18 => match dice.below(3) {
+            0 => command.remove_attribute(&path, attribute),
+            1 => command.mkfifo(&path),
+            _ => command.chown(&path, owner, owner),
+        },
+        _ => command.attribute(&path, attribute, &contents[..contents.len().min(20)]),
+    };
+    cowork_sys::ignore(outcome);
+}
+
+fn paths(bed: &Bed) -> Vec<String> {
+    bed.snapshot().into_keys().collect()
+}
+
+/// Makes a set of so many changes.
+fn changes(bed: &Bed, dice: &mut Dice, count: usize) {
+    bed.set(|command| {
+        for _ in 0..count {
+            let present = paths(bed);
+            change(command, dice, &present);
+        }
+    });
+}
+
+struct Story {
+    bed: Bed,
+    dice: Dice,
+    /// Before each set, and after the last.
+    states: Vec<Snapshot>,
+    what: String,
+}
+
+fn story(seed: u64, trash: Trash) -> Story {
+    let bed = Bed::with("random", trash, Caps::default());
+    let mut dice = Dice(seed);
+    changes(&bed, &mut dice, 40);
+    // What was recorded until here is forgotten: the folder is an old one.
+    bed.forget();
+    let mut states = vec![bed.snapshot()];
+    for _ in 0..=dice.below(4) {
+        let count = 1 + dice.below(30);
+        changes(&bed, &mut dice, count);
+        states.push(bed.snapshot());
+    }
+    Story { bed, dice, states, what: format!("seed {seed} with {trash:?}") }
+}
+
+impl Story {
+    fn first(&self) -> &Snapshot {
+        &self.states[0]
+    }
+
+    fn last(&self) -> &Snapshot {
+        &self.states[self.states.len() - 1]
+    }
+
+    fn undo(&self, sets: Sets, how: &str) {
+        let restored = self.bed.undo(sets, &[], Choice::Refuse);
+        let what = format!("{}: {how}", self.what);
+        assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}");
+    }
+}
+
+fn each(from: u64, check: impl Fn(Story)) {
+    let count =
+        std::env::var("COWORK_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
+    for seed in from..from + count {
+        check(story(seed, Trash::Beside));
+        check(story(seed, Trash::None));
+    }
+}
+
+#[test]
+fn all_at_once() {
+    each(1_000, |story| {
+        story.undo(Sets::All, "undone");
+        same(&story.bed.snapshot(), story.first(), &format!("{}: undone", story.what));
+        let restored = story.bed.redo();
+        assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{}", story.what);
+        same_but_links(&story.bed.snapshot(), story.last(), &format!("{}: redone", story.what));
+        story.undo(Sets::All, "undone again");
+        same(&story.bed.snapshot(), story.first(), &format!("{}: undone again", story.what));
+    });
+}
+
+#[test]
+fn set_by_set() {
+    each(2_000, |story| {
+        let before = &story.states[..story.states.len() - 1];
+        for state in before.iter().rev() {
+            story.undo(Sets::Last, "the last one undone");
+            let what = format!("{}: the last one undone", story.what);
+            same_but_links(&story.bed.snapshot(), state, &what);
+        }
+        same(&story.bed.snapshot(), story.first(), &story.what);
+        for state in &story.states[1..] {
+            let restored = story.bed.redo();
+            assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{}", story.what);
+            same_but_links(&story.bed.snapshot(), state, &format!("{}: redone", story.what));
+        }
+        story.undo(Sets::All, "undone again");
+        same(&story.bed.snapshot(), story.first(), &format!("{}: undone again", story.what));
+    });
+}
+
+#[test]
+fn some_names_then_the_rest() {
+    each(3_000, |mut story| {
+        let names: Vec<String> = story
+            .first()
+            .keys()
+            .chain(story.last().keys())
+            .filter(|name| !name.is_empty())
+            .cloned()
+            .collect();
+        if names.is_empty() {
+            return;
+        }
+        for _ in 0..2 {
+            let name = story.dice.of(&names).clone();
+            let restored = story.bed.undo(Sets::All, &[&name], Choice::Refuse);
+            let what = format!("{}: only `{name}`", story.what);
+            assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}");
+            let now = story.bed.snapshot();
+            let contents = |snapshot: &Snapshot| {
+                snapshot.get(&name).map(|node| (node.mode & 0o170_000, node.contents.clone()))
+            };
+            assert_eq!(contents(&now), contents(story.first()), "{what}");
+        }
+        story.undo(Sets::All, "the rest");
+        same(&story.bed.snapshot(), story.first(), &format!("{}: the rest", story.what));
+    });
+}
