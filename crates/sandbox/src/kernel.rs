@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +69,7 @@ pub(crate) fn below_root(text: &[u8]) -> PathBuf {
     path.strip_prefix("/").unwrap_or(path).to_path_buf()
 }
 
-/// A new file system that is mounted nowhere yet.
+/// A new file system that is mounted nowhere yet. An option without a value is a flag.
 pub(crate) fn new_file_system(
     kind: &str,
     options: &[(&str, &str)],
@@ -78,7 +78,11 @@ pub(crate) fn new_file_system(
     let named = || format!("make a file system of type {kind}");
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).step(named)?;
     for (key, value) in options {
-        fsconfig_set_string(context.as_fd(), *key, *value).step(named)?;
+        if value.is_empty() {
+            fsconfig_set_flag(context.as_fd(), *key).step(named)?;
+        } else {
+            fsconfig_set_string(context.as_fd(), *key, *value).step(named)?;
+        }
     }
     fsconfig_create(context.as_fd()).step(named)?;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).step(named)

@@ -10,6 +10,7 @@
 
 pub mod broker;
 pub mod channel;
+mod clerk;
 pub mod client;
 pub mod folder;
 pub mod host;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     if arguments.next().is_some_and(|name| name == "cowork-broker") {
-        return cowork_sandbox::broker::main(arguments.next());
+        return cowork_sandbox::broker::main(arguments);
     }
     // Nothing of the caller's is kept but the standard streams.
     if let Err(errno) = cowork_sys::identity::close_inherited(3) {

@@ -4,7 +4,7 @@
 //! itself. For UNIX sockets the path is resolved as the caller sees it, to a handle as well, and
 //! the connection is made through that handle: nothing is looked up twice.
 
-use crate::broker::Broker;
+use crate::broker::{Broker, low_half, thread_handle_of};
 use cowork_sys::Errno;
 use cowork_sys::memory::read_process;
 use cowork_sys::net::connect_raw;
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::net::AddressFamily;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -150,14 +150,7 @@ struct Caller {
 
 impl Caller {
     fn of(thread: u32) -> Result<Self, Errno> {
-        /// `PIDFD_THREAD`: the handle names a thread, which may have descriptors of its own.
-        const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
-        let number = i32::try_from(thread).map_err(|_overflow| Errno::SRCH)?;
-        let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
-        let handle = match pidfd_open(pid, THREAD) {
-            Err(Errno::INVAL) => pidfd_open(leader_of(thread).unwrap_or(pid), PidfdFlags::empty())?,
-            result => result?,
-        };
+        let handle = thread_handle_of(thread)?;
         Ok(Self { thread, handle })
     }
 
@@ -197,17 +190,4 @@ impl Caller {
         let link = rustix::fs::readlink(format!("/proc/{}/cwd", self.thread), Vec::new())?;
         Ok(PathBuf::from(OsStr::from_bytes(link.to_bytes())))
     }
-}
-
-/// The process that a thread belongs to, for kernels whose handles name processes only.
-fn leader_of(thread: u32) -> Option<Pid> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    Pid::from_raw(leader.trim().parse().ok()?)
-}
-
-/// System call arguments that are `int` are the low half of the register.
-fn low_half(argument: u64) -> u32 {
-    let [a, b, c, d, ..] = argument.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }

@@ -1,70 +1,123 @@
 //! The broker of a session: decides, from outside, system calls that a filter cannot decide.
 //!
 //! One process per session, started by the first call that needs it. It reads a call's arguments
-//! once, acts on its own copy, and answers; it never tells the kernel to go on with the original
-//! call, whose memory and descriptors the session can change meanwhile. It runs with the session's
-//! own user id and one capability, `CAP_SYS_PTRACE`, to look at the session's processes.
+//! once, acts on its own copy, and answers. It tells the kernel to go on with the original call, whose
+//! memory and descriptors the session can change meanwhile, only where something else refuses what
+//! it must not do: for changes of files, the session's mounts ([`files`]); for connections
+//! ([`connect`]) nothing does. It runs with the session's own user id and one capability,
+//! `CAP_SYS_PTRACE`, to look at the session's processes.
 //!
 //! The numbers of calls that were received and not answered are kept in a file that outlives the
 //! process: if it dies, the next broker answers them as interrupted.
 
 mod bound;
 mod connect;
+mod files;
 
 use bound::BoundSockets;
+use cowork_policy::seccomp::Arch;
 use cowork_sys::Errno;
 use cowork_sys::identity::take_over;
-use cowork_sys::seccomp::{Answer, Notification, answer, receive, wake_synchronously};
+use cowork_sys::process::own_mask_and_folder;
+use cowork_sys::seccomp::{Answer, Notification, answer, give, receive, wake_synchronously};
+use files::{Files, Outcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-/// Most calls that are in work at once; a further one is answered with `EAGAIN`. Each may wait for
-/// somebody else (a connection to a full queue), so each has a thread.
+/// Most calls that are in work at once: each has a thread, and a slot in the table.
 const SLOTS: u32 = 256;
+/// Most connections that wait for their other end at once; a further one is answered with `EAGAIN`.
+const MAX_CONNECTING: usize = 192;
+/// Most calls that wait for the user at once; a further one is taken for refused. Together with the
+/// connections they leave threads for the calls that wait for nobody.
+const MAX_ASKING: usize = 32;
 /// Size of the table of calls in work.
 pub(crate) const TABLE_BYTES: u64 = SLOTS as u64 * 8;
-/// Threads that wait for calls when nothing is stuck.
-const IDLE: usize = 2;
+/// Threads for calls that wait for nobody, beside one for each processor: one that hands out a
+/// descriptor does not receive until the caller has taken it.
+const SPARE: usize = 2;
 
 /// What every thread of a broker shares.
 struct Broker {
+    /// Itself, for the threads that it starts.
+    own: Weak<Self>,
     listener: OwnedFd,
     in_flight: OwnedFd,
     sockets: BoundSockets,
     /// The device number of the session's scratch.
     scratch: u64,
-    /// Threads that wait for a call.
-    idle: AtomicUsize,
+    /// The number of `connect`.
+    connect: u32,
+    /// What changes files; nothing where there is no line to the keeper.
+    files: Option<Files>,
+    /// Threads for calls that wait for nobody.
+    wanted: usize,
+    /// Connections that wait for their other end.
+    connecting: AtomicUsize,
+    /// Calls that wait for the user.
+    asking: AtomicUsize,
     /// Threads there are.
     threads: AtomicUsize,
 }
 
-/// Serves until the session is gone. `scratch` is the device number of the session's scratch.
-pub fn main(scratch: Option<OsString>) -> ExitCode {
-    match run(scratch) {
+/// Serves until the session is gone. The arguments are the device number of the session's scratch,
+/// `store` or `none`, the session's id, and the number of its first process.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    match run(&arguments.collect::<Vec<_>>()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn run(scratch: Option<OsString>) -> Result<(), Errno> {
-    let scratch = scratch.and_then(|text| text.to_str()?.parse().ok()).ok_or(Errno::INVAL)?;
-    let broker = Broker {
-        listener: take_over(3)?,
-        in_flight: take_over(4)?,
-        sockets: BoundSockets::new(take_over(5)?),
+fn run(arguments: &[String]) -> Result<(), Errno> {
+    let scratch = arguments.first().and_then(|text| text.parse().ok()).ok_or(Errno::INVAL)?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (listener, in_flight, diagnostics) = (take_over(3)?, take_over(4)?, take_over(5)?);
+    let connect = Arch::native().and_then(|arch| arch.number_of("connect")).ok_or(Errno::NOSYS)?;
+    let broker = Arc::new_cyclic(|own| Broker {
+        own: Weak::clone(own),
+        listener,
+        in_flight,
+        sockets: BoundSockets::new(diagnostics),
         scratch,
-        idle: AtomicUsize::new(0),
+        connect,
+        files: files_of(arguments),
+        wanted: SPARE + cores,
+        connecting: AtomicUsize::new(0),
+        asking: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
-    };
+    });
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Older kernels wake this process on any CPU, which costs time and nothing else.
     cowork_sys::ignore(wake_synchronously(broker.listener.as_fd()));
     broker.answer_orphans()?;
-    std::thread::scope(|scope| broker.work(scope, 0))
+    if let Some(files) = &broker.files {
+        files.wait_for_folders();
+        let own = Arc::clone(&broker);
+        let tended = start(move || own.files.as_ref().map(|files| files.tend(&own)));
+        tended.map_err(|_no_thread| Errno::AGAIN)?;
+    }
+    broker.work(0)
+}
+
+/// Starts a thread that ends with the process.
+fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().stack_size(STACK).spawn(work).map(drop)
+}
+
+/// What changes files, if the keeper passed what it takes.
+fn files_of(arguments: &[String]) -> Option<Files> {
+    let [_, kept, session, init] = arguments else { return None };
+    let line = take_over(6).ok()?;
+    let store = take_over(7).ok().filter(|_| kept == "store");
+    Files::new(line, store, (session.clone(), init.parse().ok()?)).ok()
 }
 
 impl Broker {
@@ -90,16 +143,10 @@ impl Broker {
     }
 
     /// One thread: receives calls and answers them. Each thread owns one slot of the table.
-    fn work<'scope, 'env>(
-        &'env self,
-        scope: &'scope std::thread::Scope<'scope, 'env>,
-        slot: u32,
-    ) -> Result<(), Errno> {
+    fn work(&self, slot: u32) -> Result<(), Errno> {
+        own_mask_and_folder()?;
         loop {
-            self.idle.fetch_add(1, Ordering::SeqCst);
-            let received = receive(self.listener.as_fd());
-            let idle_left = self.idle.fetch_sub(1, Ordering::SeqCst) - 1;
-            let call = match received {
+            let call = match receive(self.listener.as_fd()) {
                 Ok(call) => call,
                 Err(Errno::INTR) => continue,
                 // Either this caller died, or the last process under the filter did.
@@ -107,9 +154,7 @@ impl Broker {
                 Err(errno) => return Err(errno),
             };
             self.note(slot, call.id)?;
-            if idle_left < IDLE {
-                self.reinforce(scope);
-            }
+            self.reinforce();
             self.answer(&call);
             self.note(slot, 0)?;
         }
@@ -123,38 +168,109 @@ impl Broker {
         listener.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
     }
 
-    /// Starts a further thread, so that calls that are stuck never keep others waiting.
-    fn reinforce<'scope, 'env>(&'env self, scope: &'scope std::thread::Scope<'scope, 'env>) {
-        let slot = self.threads.load(Ordering::SeqCst);
-        let Some(slot) = u32::try_from(slot).ok().filter(|slot| *slot < SLOTS) else { return };
-        let taken = self.threads.compare_exchange(
-            slot as usize,
-            slot as usize + 1,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
-        if taken.is_ok() {
-            let thread = std::thread::Builder::new().stack_size(128 * 1024);
-            let spawned =
-                thread.spawn_scoped(scope, move || cowork_sys::ignore(self.work(scope, slot)));
-            if spawned.is_err() {
-                self.threads.fetch_sub(1, Ordering::SeqCst);
-            }
+    /// Starts a further thread if too few are left beside those that wait for somebody.
+    fn reinforce(&self) {
+        let count = self.threads.load(Ordering::SeqCst);
+        let waiting = self.connecting.load(Ordering::SeqCst) + self.asking.load(Ordering::SeqCst);
+        let Some(slot) = u32::try_from(count).ok().filter(|slot| *slot < SLOTS) else { return };
+        let Some(own) = self.own.upgrade().filter(|_| count < self.wanted + waiting) else {
+            return;
+        };
+        let (now, then) = (Ordering::SeqCst, Ordering::SeqCst);
+        if self.threads.compare_exchange(count, count + 1, now, then).is_err() {
+            // Another thread has just started one.
+            return;
+        }
+        if start(move || cowork_sys::ignore(own.work(slot))).is_err() {
+            self.threads.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
+    /// Counts one more among those who wait for somebody, if that is not more than `most`, and sees
+    /// to it that others do not have to wait for it.
+    fn wait<'a>(&self, count: &'a AtomicUsize, most: usize) -> Option<Waiting<'a>> {
+        let waiting = Waiting(count);
+        if count.fetch_add(1, Ordering::SeqCst) >= most {
+            return None;
+        }
+        self.reinforce();
+        Some(waiting)
+    }
+
     fn answer(&self, call: &Notification) {
-        let full = self.threads.load(Ordering::SeqCst) >= SLOTS as usize
-            && self.idle.load(Ordering::SeqCst) == 0;
-        let outcome = if full {
-            // Every other thread is stuck; this one must stay free to say so.
-            Answer::Error(Errno::AGAIN)
-        } else {
-            connect::decide(self, call)
+        let outcome = match self.files.as_ref().and_then(|files| files.decide(self, call)) {
+            Some(Outcome::File(file, at_exec)) => {
+                match give(self.listener.as_fd(), call.id, file.as_fd(), at_exec) {
+                    Ok(number) => {
+                        // The caller must not be done with the file before this process is: what
+                        // is open for writing cannot be executed, stays locked, and is not yet
+                        // closed to those who watch it.
+                        drop(file);
+                        Answer::Value(number)
+                    }
+                    Err(Errno::NOENT) => return,
+                    // The caller may have no more descriptors.
+                    Err(errno) => Answer::Error(errno),
+                }
+            }
+            Some(Outcome::Continue) => Answer::Continue,
+            Some(Outcome::Done(outcome)) => outcome.map_or_else(Answer::Error, Answer::Value),
+            None => self.other(call),
         };
         // A caller that died meanwhile needs no answer.
         cowork_sys::ignore(answer(self.listener.as_fd(), call.id, outcome));
     }
+
+    /// A call that is not about files.
+    fn other(&self, call: &Notification) -> Answer {
+        if i32::try_from(self.connect).is_ok_and(|number| number == call.number) {
+            match self.wait(&self.connecting, MAX_CONNECTING) {
+                Some(_waiting) => connect::decide(self, call),
+                None => Answer::Error(Errno::AGAIN),
+            }
+        } else {
+            // Only calls about files come here beside connections: without folders that are
+            // changed here, the session's mounts decide.
+            Answer::Continue
+        }
+    }
+}
+
+/// One of those who wait for somebody, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Stack of a thread: paths are at most a few pages long.
+const STACK: usize = 256 * 1024;
+
+/// A handle on a thread, or on its process where the kernel has handles of processes only.
+fn thread_handle_of(thread: u32) -> Result<OwnedFd, Errno> {
+    /// `PIDFD_THREAD`: the handle names a thread, which may have descriptors of its own.
+    const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+    let number = i32::try_from(thread).map_err(|_overflow| Errno::SRCH)?;
+    let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
+    match pidfd_open(pid, THREAD) {
+        Err(Errno::INVAL) => pidfd_open(leader_of(thread).unwrap_or(pid), PidfdFlags::empty()),
+        result => result,
+    }
+}
+
+/// The process that a thread belongs to.
+fn leader_of(thread: u32) -> Option<Pid> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    Pid::from_raw(leader.trim().parse().ok()?)
+}
+
+/// System call arguments that are `int` are the low half of the register.
+fn low_half(argument: u64) -> u32 {
+    let [a, b, c, d, ..] = argument.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 fn offset(slot: u32) -> u64 {

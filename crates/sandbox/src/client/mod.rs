@@ -121,6 +121,14 @@ impl Keeper {
         }
     }
 
+    /// Sends something that is not answered.
+    pub fn post(&mut self, request: Request) -> Result<(), ClientError> {
+        self.calls += 1;
+        let message = cowork_api::encode(&Call { number: self.calls, request });
+        let channel = self.channel.as_ref().ok_or(ClientError::Gone("keeper"))?;
+        channel.send(&message, &[]).map_err(keeper_socket)
+    }
+
     /// The next event; waits for one if none is kept.
     pub fn event(&mut self) -> Result<Message, ClientError> {
         match self.events.pop_front() {

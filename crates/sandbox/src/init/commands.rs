@@ -59,7 +59,8 @@ enum Client {
 
 impl Commands {
     pub(crate) fn new(channel: Channel) -> Result<Self, Errno> {
-        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        // Standard input is the null device; opening it anew would be a call for the broker.
+        let null = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
         Ok(Self {
             channel,
             outbox: Outbox::default(),

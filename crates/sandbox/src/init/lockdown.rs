@@ -23,6 +23,7 @@ pub(crate) struct Locked {
 /// Applies every layer to this process, for good.
 pub(crate) fn lock_down(begin: &Begin) -> Result<Locked, Failed> {
     set_limits(begin)?;
+    rustix::process::umask(Mode::from_raw_mode(cowork_sys::spawn::USUAL_MASK));
     let guard = instructions(&begin.guard)?;
     let door = instructions(&begin.door)?;
     let landlock_abi = raise_walls(&begin.walls)?;

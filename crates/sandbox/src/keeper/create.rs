@@ -3,6 +3,7 @@
 use crate::channel::{Channel, Packet, Peer};
 use crate::keeper::cgroup::{Cgroups, Controller, Frozen};
 use crate::keeper::deposits::Deposits;
+use crate::keeper::door::{self, Doors};
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::network::Networks;
@@ -14,7 +15,7 @@ use crate::keeper::{BrokerState, Session, grant, ids, limits};
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_of, restrict};
 use cowork_api::guest::{Began, Begin};
 use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{Identity, OwnStep, SessionPlan};
+use cowork_api::plan::{Access, Identity, OwnStep, SessionPlan};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
@@ -59,6 +60,9 @@ impl Maker<'_> {
         session.enforcement =
             observe::observe(init, self.own, session.standing, plan.profile, report);
         observe::compare(plan, &session.enforcement)?;
+        for wanted in plan.grants.iter().filter(|wanted| wanted.access == Access::Write) {
+            door::refuse_without(&session, wanted)?;
+        }
         for folder in prepared {
             let came_along = grant::attach(&mut session, folder)?;
             session.submounts.extend(came_along);
@@ -133,6 +137,7 @@ impl Maker<'_> {
             peak: 0,
             home: home_folder,
             grants: Vec::new(),
+            doors: Doors::new(plan.door),
             submounts: Vec::new(),
             mappings: Vec::new(),
             enforcement: Vec::new(),
@@ -336,7 +341,7 @@ fn map_ids(session: &Session) -> Result<(), Failed> {
 /// What init is told: the filters, and what only it can set.
 fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result<Begin, Failure> {
     let in_cgroup = |controller| session.group.limits(controller).is_some();
-    let (guard, door) = filters.compiled(plan.profile, plan.debugging)?;
+    let (guard, door) = filters.compiled(plan.profile, plan.debugging, plan.door)?;
     Ok(Begin {
         walls: plan.walls.clone(),
         guard,
@@ -366,7 +371,7 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
         }
         let began = cowork_api::decode::<Began>(&packet.bytes);
         return match began {
-            Ok(Began::Ready { landlock_abi, canary, forbidden_call, killable: _ }) => {
+            Ok(Began::Ready { landlock_abi, canary, forbidden_call, killable }) => {
                 let mut handles = packet.handles.into_iter();
                 let listener = handles.next();
                 session.storage = match session.standing {
@@ -376,6 +381,7 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
                 let report =
                     Report { landlock_abi, canary, forbidden_call, listener: listener.is_some() };
                 session.broker.listener = listener;
+                session.doors.killable = Some(killable);
                 Ok(report)
             }
             Ok(Began::Failed { step, errno }) => {

@@ -1,7 +1,7 @@
 //! The filters of system calls, compiled once per keeper for each kind of session.
 
 use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{Debugging, Profile};
+use cowork_api::plan::{Debugging, Door, Profile};
 use cowork_policy::seccomp::{self, Arch, Policy};
 
 /// Both filters as raw instructions: the guard, then the door.
@@ -9,7 +9,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 
 /// The filters compiled so far.
 #[derive(Debug, Default)]
-pub(crate) struct Filters(Vec<(Profile, Debugging, Pair)>);
+pub(crate) struct Filters(Vec<((Profile, Debugging, Door), Pair)>);
 
 impl Filters {
     /// The filters of a session with this profile.
@@ -17,9 +17,11 @@ impl Filters {
         &mut self,
         profile: Profile,
         debugging: Debugging,
+        door: Door,
     ) -> Result<Pair, Failure> {
-        let known = self.0.iter().find(|(p, d, _)| (*p, *d) == (profile, debugging));
-        if let Some((.., pair)) = known {
+        let kind = (profile, debugging, door);
+        let known = self.0.iter().find(|(known, _)| *known == kind);
+        if let Some((_, pair)) = known {
             return Ok(pair.clone());
         }
         let guard = Policy::guard(
@@ -32,8 +34,8 @@ impl Filters {
                 Debugging::Allowed => seccomp::Debugging::Allowed,
             },
         );
-        let pair = (compile(&guard)?, compile(&Policy::door())?);
-        self.0.push((profile, debugging, pair.clone()));
+        let pair = (compile(&guard)?, compile(&Policy::door(door))?);
+        self.0.push((kind, pair.clone()));
         Ok(pair)
     }
 }

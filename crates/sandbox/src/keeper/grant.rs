@@ -1,35 +1,48 @@
-//! Making a folder of the host visible in a running session, and taking it away.
+//! Making a folder of the host visible in a running session.
 //!
 //! A grant is a copy of the folder's mount, made in the host view and attached in the hub; the
-//! kernel shows it in the session at once, where it is locked. To revoke it the session stands
-//! still while the mount is taken away by a plain unmount: success is the kernel's own statement
-//! that nothing, in any namespace, holds on to the folder.
+//! kernel shows it in the session at once, where it is locked. What a session may change is shown on a
+//! read-only mount as well, unless it is direct or staged: its broker has the writable side.
 
 use crate::folder::{identity, open_exactly};
 use crate::keeper::Session;
+use crate::keeper::door::{self, Door};
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids;
-use crate::keeper::tree::{self, Hold, Mount};
-use crate::kernel::{Extent, Failed, Step, copy_mount, path_of, restrict};
+use crate::keeper::staged::{self, Layers, Staging};
+use crate::keeper::tree::Hold;
+use crate::kernel::{Extent, Failed, Step, copy_mount, locate, path_of, restrict};
 use cowork_api::Text;
-use cowork_api::keeper::{Certainty, Failure, FailureCode, Revoked};
-use cowork_api::plan::{Access, Grant};
+use cowork_api::keeper::{Failure, FailureCode};
+use cowork_api::plan::{Access, Grant, Writing};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::SingleThreaded;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, mkdirat, rmdir};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, rmdir};
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
 /// A granted folder that is ready to be attached.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    name: String,
+    granted: Granted,
     mount: OwnedFd,
-    submounts: Vec<Text>,
+    pub(crate) submounts: Vec<Text>,
+    /// Its writable side, if changes go through the broker.
+    pub(crate) door: Option<Door>,
+    /// Folders in it that are writable without that, by their path below it.
+    pub(crate) direct: Vec<(PathBuf, OwnedFd)>,
+}
+
+/// A folder that a session has.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) name: String,
+    pub(crate) access: Access,
+    /// Mounts that were put into it.
+    pub(crate) direct: Vec<PathBuf>,
 }
 
 /// Looks the folder up and makes the mount that the session will see. Nothing is visible yet.
@@ -39,50 +52,243 @@ pub(crate) fn prepare(
     session: &mut Session,
     grant: &Grant,
 ) -> Result<Prepared, Failure> {
-    if session.grants.contains(&grant.name) {
+    if session.grants.iter().any(|known| known.name == grant.name) {
         return Err(failure(
             FailureCode::GrantExists,
             format!("the session already has a folder named `{}`", grant.name),
             "give this one another name with `=name`",
         ));
     }
-    make_mount(proof, grounds, session, grant)
+    make_mount(proof, grounds, session, grant, Staging::Kept)
 }
 
-fn make_mount(
+pub(crate) fn make_mount(
     proof: &SingleThreaded,
     grounds: &mut Grounds,
     session: &mut Session,
     grant: &Grant,
+    staging: Staging,
 ) -> Result<Prepared, Failure> {
     if !is_plain_name(&grant.name) {
         let sentence = format!("`{}` cannot be the name of a folder", grant.name);
         return Err(failure(FailureCode::Malformed, sentence, ""));
     }
+    let nothing = Writing::default();
+    let writing = grant.writing.as_ref().unwrap_or(&nothing);
+    if grant.access == Access::Write {
+        door::refuse_without(session, grant)?;
+        open_store(proof, grounds, session, writing)?;
+    }
     let path = path_of(&grant.path);
-    let looked_up = grounds.within(Ground::HostView, || Ok(look_up(path, grant)));
-    let (mount, owner) =
-        looked_up.map_err(|failed| failed.into_failure(FailureCode::StepFailed))??;
-    let submounts = grounds.mounts.inside(path);
-    let submounts = submounts.iter().map(|point| point.as_os_str().as_bytes().to_vec()).collect();
-    limit(proof, session, grant, mount.as_fd(), owner)?;
-    Ok(Prepared { name: grant.name.clone(), mount, submounts })
+    let points = grounds.mounts.inside(path);
+    let standing = session.standing;
+    let found = within_host(grounds, || {
+        let (folder, owner) = look_up(path, grant)?;
+        let seen = See { standing, grant, writing, folder, owner, points: &points };
+        seen.find(staging)
+    })?;
+    let mapping = mapping(proof, session, found.owner)?;
+    let mount = match found.mount {
+        Base::Plain(mount) => {
+            limit(grant, grant.access, mount.as_fd(), mapping.as_ref())?;
+            mount
+        }
+        Base::Staged(layers) => {
+            let user = session.ids.as_ref().map(|ids| ids.id);
+            staged::overlay(&layers, grant, mapping.as_ref(), user)?
+        }
+    };
+    let mut direct = Vec::new();
+    for (below, mount) in found.direct {
+        limit(grant, Access::Direct, mount.as_fd(), mapping.as_ref())?;
+        direct.push((below, mount));
+    }
+    if !direct.is_empty() {
+        // What is attached in it later appears in the session too.
+        let shared = Attributes { propagation: Some(Propagation::Shared), ..Attributes::default() };
+        restrict(mount.as_fd(), &shared).map_err(|errno| {
+            let step = format!("share the mount of `{}`", path.display());
+            Failed::new(step, errno).into_failure(FailureCode::StepFailed)
+        })?;
+    }
+    let door = found.ground.map(|ground| {
+        let wanted = door::Wanted {
+            grant,
+            writing,
+            folder: &found.folder,
+            owner: found.owner,
+            submounts: &points,
+        };
+        door::make(ground, &wanted, mapping.as_ref())
+    });
+    let submounts = points.iter().map(|point| point.as_os_str().as_bytes().to_vec()).collect();
+    let granted = Granted {
+        name: grant.name.clone(),
+        access: grant.access,
+        direct: direct.iter().map(|(below, _)| below.clone()).collect(),
+    };
+    Ok(Prepared { granted, mount, submounts, door: door.transpose()?, direct })
+}
+
+/// Does something in the host view whose failure is one of its own.
+fn within_host<T>(
+    grounds: &mut Grounds,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let done = grounds.within(Ground::HostView, || Ok(work()));
+    done.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?
+}
+
+/// Opens the folder in which a session's changes are recorded, once.
+fn open_store(
+    proof: &SingleThreaded,
+    grounds: &mut Grounds,
+    session: &mut Session,
+    writing: &Writing,
+) -> Result<(), Failure> {
+    let Some(store) = &writing.store else { return Ok(()) };
+    if let Some(known) = &session.doors.store {
+        if known.folder == store.folder {
+            return Ok(());
+        }
+        let sentence = "a session's changes are recorded in one place only".to_owned();
+        return Err(failure(FailureCode::Malformed, sentence, ""));
+    }
+    let mapping = mapping(proof, session, (ids::NOBODY, ids::NOBODY))?;
+    let standing = session.standing;
+    let opened = within_host(grounds, || door::mount_store(standing, store, mapping.as_ref()))?;
+    session.doors.store = Some(opened);
+    // A broker that runs without one makes way for one that has it.
+    session.broker.dismiss();
+    Ok(())
+}
+
+/// The id map of a session's mounts of files of `owner`, in root mode.
+fn mapping(
+    proof: &SingleThreaded,
+    session: &mut Session,
+    owner: (u32, u32),
+) -> Result<Option<OwnedFd>, Failure> {
+    match session.standing {
+        Standing::User { .. } => Ok(None),
+        Standing::Root => session
+            .mapping(proof, owner)
+            .map(Some)
+            .map_err(|failed| failed.into_failure(FailureCode::StepFailed)),
+    }
 }
 
 /// Makes a prepared folder visible. Returns the mounts inside it that came along.
 pub(crate) fn attach(session: &mut Session, prepared: Prepared) -> Result<Vec<Text>, Failure> {
-    place(session, &prepared.name, &prepared.mount)
-        .map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
-    session.grants.push(prepared.name);
+    let step = |failed: Failed| failed.into_failure(FailureCode::StepFailed);
+    place(session, &prepared.granted.name, &prepared.mount).map_err(step)?;
+    for (below, mount) in &prepared.direct {
+        let point = Path::new(&prepared.granted.name).join(below);
+        if let Err(failed) = place_inside(session, &point, mount) {
+            // Nothing has seen it yet that would hold on to it.
+            let point = session.hub.path().join(&prepared.granted.name);
+            cowork_sys::ignore(unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW));
+            cowork_sys::ignore(rmdir(&point));
+            return Err(step(failed));
+        }
+    }
+    session.grants.push(prepared.granted);
+    if let Some(door) = prepared.door {
+        session.add_door(door);
+    }
     Ok(prepared.submounts)
 }
 
-/// The copied mount and the owner of the folder.
-type LookedUp = (OwnedFd, (u32, u32));
+/// What a granted folder's mount is made of.
+enum Base {
+    Plain(OwnedFd),
+    Staged(Layers),
+}
+
+/// A folder as it was found in the host view.
+struct Found {
+    folder: OwnedFd,
+    owner: (u32, u32),
+    mount: Base,
+    ground: Option<door::Ground>,
+    direct: Vec<(PathBuf, OwnedFd)>,
+}
+
+/// A folder that is looked at in the host view.
+struct See<'a> {
+    standing: Standing,
+    grant: &'a Grant,
+    writing: &'a Writing,
+    folder: OwnedFd,
+    owner: (u32, u32),
+    points: &'a [PathBuf],
+}
+
+impl See<'_> {
+    fn find(self, staging: Staging) -> Result<Found, Failure> {
+        let mount = match self.grant.access {
+            Access::Read | Access::Write | Access::Direct => Base::Plain(self.copy(&self.folder)?),
+            Access::Staged => {
+                let store = self.writing.store.as_ref();
+                let layers =
+                    staged::layers(self.standing, store, self.grant, &self.folder, staging)?;
+                Base::Staged(layers)
+            }
+        };
+        let mut direct = Vec::new();
+        let mut ground = None;
+        if self.grant.access == Access::Write {
+            for below in &self.writing.direct {
+                direct.push((path_of(below).to_path_buf(), self.copy(&self.inside(below)?)?));
+            }
+            let wanted = door::Wanted {
+                grant: self.grant,
+                writing: self.writing,
+                folder: &self.folder,
+                owner: self.owner,
+                submounts: self.points,
+            };
+            ground = Some(door::survey(self.standing, &wanted)?);
+        }
+        Ok(Found { folder: self.folder, owner: self.owner, mount, ground, direct })
+    }
+
+    /// A copy of the mount of a folder. An ordinary user cannot leave out mounts inside it: they are
+    /// locked together.
+    fn copy(&self, folder: &OwnedFd) -> Result<OwnedFd, Failure> {
+        copy_mount(folder.as_fd(), Path::new(""), Extent::Tree).map_err(|errno| {
+            let step = format!("copy the mount of `{}`", path_of(&self.grant.path).display());
+            Failed::new(step, errno).into_failure(FailureCode::FolderRefused)
+        })
+    }
+
+    /// A folder below the granted one, through no link.
+    fn inside(&self, below: &[u8]) -> Result<OwnedFd, Failure> {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let found = crate::kernel::retry(|| {
+            rustix::fs::openat2(&self.folder, path_of(below), flags, Mode::empty(), resolve)
+        });
+        found.map_err(|errno| {
+            let sentence = format!(
+                "`{}` in `{}` cannot be made direct",
+                path_of(below).display(),
+                path_of(&self.grant.path).display()
+            );
+            Failure {
+                code: FailureCode::FolderRefused,
+                sentence,
+                errno: errno.raw_os_error(),
+                hint: "name a folder that is there, by its path below the granted one".into(),
+            }
+        })
+    }
+}
 
 /// Finds the folder again by its path, and makes sure that it is the one that was granted: from
-/// here on it is a handle, and no rename or link can turn it into another.
-fn look_up(path: &Path, grant: &Grant) -> Result<LookedUp, Failure> {
+/// here on it is a handle, and no rename or link can turn it into another. Says who owns it.
+fn look_up(path: &Path, grant: &Grant) -> Result<(OwnedFd, (u32, u32)), Failure> {
     let changed = || {
         failure(
             FailureCode::FolderChanged,
@@ -90,52 +296,37 @@ fn look_up(path: &Path, grant: &Grant) -> Result<LookedUp, Failure> {
             "look at what it is now, and grant it again",
         )
     };
+    let failed = |errno| {
+        let step = format!("open the folder `{}`", path.display());
+        Failed::new(step, errno).into_failure(FailureCode::FolderRefused)
+    };
     let folder = match open_exactly(path) {
         Ok(folder) => folder,
         Err(Errno::LOOP | Errno::NOENT | Errno::NOTDIR) => return Err(changed()),
-        Err(errno) => {
-            let step = format!("open the folder `{}`", path.display());
-            return Err(Failed::new(step, errno).into_failure(FailureCode::FolderRefused));
-        }
-    };
-    let failed = |errno| {
-        let step = format!("copy the mount of `{}`", path.display());
-        Failed::new(step, errno).into_failure(FailureCode::FolderRefused)
+        Err(errno) => return Err(failed(errno)),
     };
     if identity(folder.as_fd()).map_err(failed)? != grant.folder {
         return Err(changed());
     }
     let stat = rustix::fs::fstat(&folder).map_err(failed)?;
-    // An ordinary user cannot leave out mounts inside the folder: they are locked together.
-    let mount = copy_mount(folder.as_fd(), Path::new(""), Extent::Tree).map_err(failed)?;
-    Ok((mount, (stat.st_uid, stat.st_gid)))
+    Ok((folder, (stat.st_uid, stat.st_gid)))
 }
 
 /// Sets what the session may do with the mount, and in root mode whose files it shows.
 fn limit(
-    proof: &SingleThreaded,
-    session: &mut Session,
     grant: &Grant,
+    access: Access,
     mount: rustix::fd::BorrowedFd<'_>,
-    owner: (u32, u32),
+    mapping: Option<&OwnedFd>,
 ) -> Result<(), Failure> {
-    let mapping = match session.standing {
-        Standing::User { .. } => None,
-        Standing::Root => Some(
-            session
-                .mapping(proof, owner)
-                .map_err(|failed| failed.into_failure(FailureCode::StepFailed))?,
-        ),
-    };
     let set = NOSUID
         | NODEV
-        | match grant.access {
-            Access::Read => RDONLY,
-            Access::Write => 0,
+        | match access {
+            Access::Read | Access::Write | Access::Staged => RDONLY,
+            Access::Direct => 0,
         };
     let propagation = Some(Propagation::Private);
-    let attributes =
-        Attributes { set, propagation, idmap: mapping.as_ref().map(|userns| userns.as_fd()) };
+    let attributes = Attributes { set, propagation, idmap: mapping.map(AsFd::as_fd) };
     match restrict(mount, &attributes) {
         Ok(()) => Ok(()),
         Err(Errno::INVAL | Errno::PERM) if mapping.is_some() => Err(failure(
@@ -166,122 +357,12 @@ fn place(session: &Session, name: &str, mount: &OwnedFd) -> Result<(), Failed> {
     move_mount(mount, "", &hub, name, flags).step(named)
 }
 
-/// Takes the folder away. The keeper is in the hub.
-pub(crate) fn revoke(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
-    check_granted(session, name)?;
-    session.while_frozen(|session| withdraw(session, name))
-}
-
-/// Shows a granted folder with another access. The new mount is made first, so that a folder that
-/// is no longer the one named is not taken away; both happen while the session stands still, so
-/// that nobody inside sees it missing who does not hold on to it.
-pub(crate) fn regrant(
-    proof: &SingleThreaded,
-    grounds: &mut Grounds,
-    session: &mut Session,
-    grant: &Grant,
-) -> Result<(Revoked, Vec<Text>), Failure> {
-    check_granted(session, &grant.name)?;
-    let prepared = make_mount(proof, grounds, session, grant)?;
-    session.while_frozen(|session| {
-        let revoked = withdraw(session, &grant.name)?;
-        if revoked.certainty == Certainty::SessionEnded {
-            return Ok((revoked, Vec::new()));
-        }
-        let submounts = attach(session, prepared)?;
-        Ok((revoked, submounts))
-    })
-}
-
-fn check_granted(session: &Session, name: &str) -> Result<(), Failure> {
-    if session.grants.iter().any(|known| known == name) {
-        return Ok(());
-    }
-    let sentence = format!("the session has no granted folder `{name}`");
-    Err(failure(FailureCode::NoGrant, sentence, "see its grants in its status"))
-}
-
-fn withdraw(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
-    let point = session.hub.path().join(name);
-    let revoked = take_away(session, &point)
-        .map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
-    cowork_sys::ignore(rmdir(&point));
-    session.grants.retain(|known| known != name);
-    Ok(revoked)
-}
-
-fn take_away(session: &Session, point: &Path) -> Result<Revoked, Failed> {
-    /// Tries after the holders were killed: the kernel lets go of their files when it has buried
-    /// them, which takes it a moment.
-    const TRIES: u32 = 200;
-    const PAUSE: Duration = Duration::from_micros(250);
-    /// After this the session is ended: other sessions wait for the keeper meanwhile.
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let deadline = Instant::now() + PATIENCE;
-    let named = || format!("unmount {}", point.display());
-    let hold = session.hold(point);
-    let certainty = if has_locked_submounts(point) { Certainty::Scan } else { Certainty::Kernel };
-    let mut killed = Vec::new();
-    // A copy of the mount made in a namespace inside, or held as a descriptor of one, is neither
-    // taken away with it nor busy: there only the end of the session is sure.
-    let tries = if session.is_nested() { 0 } else { TRIES };
-    for _ in 0..tries {
-        if Instant::now() > deadline {
-            break;
-        }
-        if certainty == Certainty::Kernel {
-            match unmount(point, UnmountFlags::NOFOLLOW) {
-                Ok(()) => {
-                    // Watches end with the processes that have them.
-                    let watches = |pid: &i32| hold.is_watched_by(*pid);
-                    kill(session, &mut killed, watches);
-                    return Ok(Revoked { killed, certainty });
-                }
-                Err(Errno::BUSY) => {}
-                Err(errno) => return Err(Failed::new(named(), errno)),
-            }
-        }
-        let holds = |pid: &i32| hold.is_on(*pid) || hold.is_watched_by(*pid);
-        if kill(session, &mut killed, holds) == 0 && certainty == Certainty::Scan {
-            let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-            unmount(point, flags).step(named)?;
-            return Ok(Revoked { killed, certainty });
-        }
-        std::thread::sleep(PAUSE);
-    }
-    // Something holds on that no process shows, such as a descriptor in flight inside a socket:
-    // the caller ends the session, and with it every reference.
-    unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).step(named)?;
-    Ok(Revoked { killed, certainty: Certainty::SessionEnded })
-}
-
-/// Kills the session's processes that match, and notes each once. Returns how many there were.
-fn kill(
-    session: &Session,
-    killed: &mut Vec<(i32, String)>,
-    wanted: impl Fn(&i32) -> bool,
-) -> usize {
-    let holders = tree::descendants(session.init_pid());
-    let holders: Vec<_> = holders.into_iter().filter(wanted).collect();
-    for pid in &holders {
-        let name = tree::name_of(*pid);
-        if tree::kill(*pid, session.init_pid()).is_ok()
-            && !killed.iter().any(|(known, _)| known == pid)
-        {
-            killed.push((*pid, name));
-        }
-    }
-    holders.len()
-}
-
-/// Whether mounts came along with the folder. They are locked for an ordinary user, and while
-/// they are there the kernel calls the folder busy.
-fn has_locked_submounts(point: &Path) -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    mounts
-        .lines()
-        .filter_map(Mount::parse)
-        .any(|mount| mount.point != point && mount.point.starts_with(point))
+/// Attaches a mount in a folder that is attached in the hub.
+fn place_inside(session: &Session, point: &Path, mount: &OwnedFd) -> Result<(), Failed> {
+    let named = || format!("attach the direct folder `{}`", point.display());
+    let hub = session.hub.open().step(named)?;
+    let target = locate(hub.as_fd(), point).step(named)?;
+    crate::kernel::attach(mount.as_fd(), target.as_fd()).step(named)
 }
 
 /// The id map for a session's mounts of files that belong to `owner`.
@@ -301,7 +382,7 @@ impl Session {
     }
 
     /// What to look for in processes that hold on to the folder at `point` of the hub.
-    fn hold(&self, point: &Path) -> Hold {
+    pub(crate) fn hold(&self, point: &Path) -> Hold {
         let name = point.file_name().unwrap_or_default();
         let inside = Path::new(cowork_policy::plan::SESSIONS).join(&self.id).join("mnt").join(name);
         let device = rustix::fs::stat(point).map_or(0, |stat| stat.st_dev);
@@ -314,6 +395,6 @@ fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
 
-fn failure(code: FailureCode, sentence: String, hint: &str) -> Failure {
+pub(crate) fn failure(code: FailureCode, sentence: String, hint: &str) -> Failure {
     Failure { code, sentence, errno: 0, hint: hint.to_owned() }
 }

@@ -7,11 +7,13 @@
 //! resident one outlives its clients, and leaves when it is asked to or has nothing to keep. When it
 //! dies, the kernel ends every session, because each first process asked to die with it.
 
+mod brokers;
 mod cgroup;
 mod change;
 mod clients;
 mod create;
 mod deposits;
+mod door;
 mod errand;
 mod filters;
 mod folders;
@@ -26,18 +28,22 @@ mod nft;
 mod observe;
 mod register;
 mod requests;
+mod revoke;
 mod serve;
 mod session;
 mod sockets;
 mod stage;
+mod staged;
 pub mod survey;
 mod template;
 mod tree;
 mod watch;
 
+pub(crate) use brokers::BrokerState;
 pub use clients::Service;
 pub use serve::{KeeperError, main};
-pub(crate) use session::{BrokerState, Session};
+pub(crate) use session::Session;
+pub(crate) use tree::descendants;
 
 /// The argument that makes a keeper a resident one: its standard input is then a socket that
 /// listens.

@@ -4,7 +4,8 @@ use crate::keeper::cgroup::Frozen;
 use crate::keeper::create::Maker;
 use crate::keeper::errand::{Asker, Work};
 use crate::keeper::serve::{Answer, Keeper, Stay, malformed};
-use crate::keeper::{Session, change, grant, measure, survey};
+use crate::keeper::{Session, change, grant, measure, revoke, survey};
+use cowork_api::files::ToBroker;
 use cowork_api::keeper::{
     Call, Certainty, EndReason, Failure, FailureCode, Reply, Request, Revoked,
 };
@@ -41,9 +42,33 @@ impl Keeper {
                 }
                 None
             }
+            Request::AnswerAsk { session, ask, allowed } => {
+                if let Ok(session) = self.sessions.find(&session) {
+                    session.tell_broker(&ToBroker::Answer { ask, allowed }, &[]);
+                }
+                None
+            }
+            Request::Settle { session } => match self.sessions.find(&session) {
+                Ok(session) => {
+                    let asker = Asker { client, call: call.number };
+                    session.settle(asker).then(|| Ok((Reply::Done, Vec::new())))
+                }
+                Err(failure) => Some(Err(failure)),
+            },
+            Request::Boundary { session } => match self.sessions.find(&session) {
+                Ok(session) => {
+                    let asker = Asker { client, call: call.number };
+                    session.boundary(asker).then(|| Ok((Reply::Done, Vec::new())))
+                }
+                Err(failure) => Some(Err(failure)),
+            },
             Request::RemoveHome { path, folder } => {
                 let asker = Asker { client, call: call.number };
                 self.send_on_errand(asker, Work::Remove { path, folder }).err().map(Err)
+            }
+            Request::Clerk { session, order } => {
+                let asker = Asker { client, call: call.number };
+                self.send_on_errand(asker, Work::Clerk { session, order }).err().map(Err)
             }
             Request::Weigh { folders, most } => {
                 let asker = Asker { client, call: call.number };
@@ -64,7 +89,7 @@ impl Keeper {
             Request::Grant { session, grant } => self.grant(&session, &grant)?,
             Request::Revoke { session, name } => {
                 let number = self.sessions.number(&session)?;
-                let revoked = grant::revoke(self.sessions.find(&session)?, &name)?;
+                let revoked = revoke::revoke(self.sessions.find(&session)?, &name)?;
                 self.end_if_revoked(number, &revoked);
                 Reply::Revoked(revoked)
             }
@@ -104,7 +129,24 @@ impl Keeper {
                 self.stay = Stay::Leaving;
                 Reply::Done
             }
-            Request::Deposit { .. }
+            Request::SetRules { session, grant, rules } => {
+                let session = self.sessions.find(&session)?;
+                let door = session.doors.open.iter_mut().find(|door| door.name() == grant);
+                let door = door.ok_or_else(|| Failure {
+                    code: FailureCode::NoGrant,
+                    sentence: format!("`{grant}` is no folder whose changes are recorded"),
+                    errno: 0,
+                    hint: String::new(),
+                })?;
+                door.set_rules(rules.clone());
+                session.tell_broker(&ToBroker::Rules { name: grant, rules }, &[]);
+                Reply::Done
+            }
+            Request::Boundary { .. }
+            | Request::AnswerAsk { .. }
+            | Request::Settle { .. }
+            | Request::Clerk { .. }
+            | Request::Deposit { .. }
             | Request::Release { .. }
             | Request::RemoveHome { .. }
             | Request::Weigh { .. } => {
@@ -178,7 +220,7 @@ impl Keeper {
         let number = self.sessions.number(session)?;
         let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
         let session = self.sessions.find(session)?;
-        let (revoked, submounts) = grant::regrant(&self.proof, grounds, session, wanted)?;
+        let (revoked, submounts) = revoke::regrant(&self.proof, grounds, session, wanted)?;
         self.end_if_revoked(number, &revoked);
         Ok(Reply::Regranted { revoked, submounts })
     }

@@ -20,8 +20,7 @@ use cowork_sys::process::SingleThreaded;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{
-    PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, pidfd_open,
-    pidfd_send_signal, setrlimit, waitid,
+    PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -45,9 +44,6 @@ pub enum KeeperError {
     Kernel(#[from] Failed),
 }
 
-/// Most times in a session's life that a broker is started again after it died.
-const MAX_BROKER_STARTS: u32 = 100;
-
 /// How long a keeper that others may come to stays when there is nobody and nothing to keep.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -64,10 +60,10 @@ pub(super) struct Keeper {
     pub(super) pool: Pool,
     /// The namespaces that the keeper is in while it waits.
     pub(super) own: Own,
-    own_program: OwnedFd,
+    pub(super) own_program: OwnedFd,
     pub(super) own_process: OwnedFd,
     pub(super) watch: Watch,
-    clients: Clients,
+    pub(super) clients: Clients,
     pub(super) sessions: Register,
     pub(super) errands: Errands,
     /// When cgroups of a keeper that was killed are tried again, whose processes were still ending.
@@ -232,6 +228,7 @@ impl Keeper {
             Subject::Calls(session) if ready.has_something() => self.start_broker(session),
             Subject::Calls(session) => self.ignore_calls(session),
             Subject::Errand(errand) => self.finish_errand(errand),
+            Subject::Line(session) => self.hear_broker(session),
         }
     }
 
@@ -299,6 +296,9 @@ impl Keeper {
         for watched in [&session.broker.listener, &session.broker.process].into_iter().flatten() {
             self.watch.remove(watched);
         }
+        if let Some(line) = &session.broker.line {
+            self.watch.remove(line);
+        }
         Some(session)
     }
 
@@ -318,56 +318,6 @@ impl Keeper {
         }
         for number in self.sessions.all() {
             drop(self.forget(number));
-        }
-    }
-
-    fn bury_broker(&mut self, number: u32) {
-        let Some(session) = self.sessions.get_mut(number) else { return };
-        if let Some(process) = session.broker.process.take() {
-            self.watch.remove(&process);
-            cowork_sys::ignore(waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED));
-            let message = Message::BrokerRestarted { session: session.id.clone() };
-            self.start_broker(number);
-            self.clients.tell_all(&self.watch, &message);
-        }
-    }
-
-    /// Starts a broker, or waits for the next call if none can be started.
-    fn start_broker(&mut self, number: u32) {
-        let Some(session) = self.sessions.get_mut(number) else { return };
-        let (user, init) = (session.ids.as_ref().map(|ids| ids.id), session.pid);
-        let broker = &mut session.broker;
-        if let Some(listener) = &broker.listener {
-            self.watch.remove(listener);
-        }
-        if broker.starts >= MAX_BROKER_STARTS {
-            // With nobody listening the kernel refuses the calls instead of letting them wait.
-            broker.listener = None;
-            return;
-        }
-        let started = broker.start(&self.proof, self.own_program.as_fd(), user, init);
-        let watched = match (&broker.process, &broker.listener) {
-            (Some(process), _) => {
-                self.watch.add(process, Subject::Broker(number), Interest::Reading)
-            }
-            (None, Some(listener)) => {
-                self.watch.add(listener, Subject::Calls(number), Interest::Reading)
-            }
-            (None, None) => Ok(()),
-        };
-        if started.is_err() || watched.is_err() {
-            // Counted as a start, so that a host that cannot start one is not asked for ever.
-            broker.starts += 1;
-        }
-    }
-
-    /// A listener whose processes are gone has nothing more to say; the session's end is told by its
-    /// own handle.
-    fn ignore_calls(&mut self, number: u32) {
-        if let Some(listener) =
-            self.sessions.get_mut(number).and_then(|session| session.broker.listener.as_ref())
-        {
-            self.watch.remove(listener);
         }
     }
 }

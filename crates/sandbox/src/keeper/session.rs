@@ -1,12 +1,15 @@
-//! One session as the keeper holds it, its broker, and its end.
+//! One session as the keeper holds it, and its end.
 //!
 //! A session costs the keeper as few descriptors as it can: each is copied with every process that
 //! the keeper makes. What can be opened again when it is needed is not held.
 
 use crate::channel::Channel;
+use crate::keeper::brokers::BrokerState;
 use crate::keeper::cgroup::{Frozen, Group};
 use crate::keeper::create::HubFolder;
 use crate::keeper::deposits::Deposits;
+use crate::keeper::door::Doors;
+use crate::keeper::grant::Granted;
 use crate::keeper::grounds::Standing;
 use crate::keeper::ids::PoolId;
 use crate::keeper::sockets::Sockets;
@@ -15,13 +18,8 @@ use crate::kernel::{Failed, Step};
 use cowork_api::Text;
 use cowork_api::keeper::{Enforced, LimitState, Status};
 use cowork_api::plan::{Identity, Limits, Profile};
-use cowork_sys::Errno;
-use cowork_sys::identity::{ASIDE, hand_over};
-use cowork_sys::process::{Forked, Namespaces, SingleThreaded, execute, fork, leave};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
-use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, move_into_link_name_space};
 use std::time::Instant;
 
 /// A session that was born. Dropping it ends every process in it, then takes its mounts and its
@@ -58,7 +56,9 @@ pub(crate) struct Session {
     pub(crate) peak: u64,
     /// The folder of the host that its home is kept in.
     pub(crate) home: Option<Identity>,
-    pub(crate) grants: Vec<String>,
+    pub(crate) grants: Vec<Granted>,
+    /// Where its recorded changes go through.
+    pub(crate) doors: Doors,
     pub(crate) submounts: Vec<Text>,
     pub(crate) mappings: Vec<((u32, u32), OwnedFd)>,
     pub(crate) enforcement: Vec<Enforced>,
@@ -83,7 +83,7 @@ impl Session {
             init: self.pid,
             enforcement: self.enforcement.clone(),
             limits: self.limits.clone(),
-            grants: self.grants.clone(),
+            grants: self.grants.iter().map(|granted| granted.name.clone()).collect(),
             submounts: self.submounts.clone(),
             frozen: self.frozen == Frozen::Yes,
         }
@@ -139,118 +139,4 @@ impl Drop for Session {
         cowork_sys::ignore(pidfd_send_signal(&self.handle, Signal::KILL));
         cowork_sys::ignore(waitid(WaitId::PidFd(self.handle.as_fd()), WaitIdOptions::EXITED));
     }
-}
-
-/// The broker of a session: not started before the first call that needs one.
-#[derive(Debug, Default)]
-pub(crate) struct BrokerState {
-    /// The keeper's copy of the listener: it outlives any broker.
-    pub(crate) listener: Option<OwnedFd>,
-    /// The device number of the session's scratch.
-    pub(crate) scratch: Option<u64>,
-    /// Calls received and not answered: one number each, so that the next broker can answer them if
-    /// this one dies.
-    pub(crate) in_flight: Option<OwnedFd>,
-    /// The running broker.
-    pub(crate) process: Option<OwnedFd>,
-    /// How often one was started.
-    pub(crate) starts: u32,
-}
-
-impl Drop for BrokerState {
-    fn drop(&mut self) {
-        if let Some(process) = &self.process {
-            cowork_sys::ignore(pidfd_send_signal(process, Signal::KILL));
-            cowork_sys::ignore(waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED));
-        }
-    }
-}
-
-impl BrokerState {
-    /// Starts a broker on this session's listener. `init` is the session's PID 1.
-    pub(crate) fn start(
-        &mut self,
-        proof: &SingleThreaded,
-        program: BorrowedFd<'_>,
-        user: Option<u32>,
-        init: i32,
-    ) -> Result<(), Failed> {
-        let named = || "start the broker of a session".to_owned();
-        if self.in_flight.is_none() {
-            self.in_flight = Some(in_flight_table().step(named)?);
-        }
-        let missing = Errno::BADF;
-        let listener = self.listener.as_ref().ok_or(missing).step(named)?;
-        let in_flight = self.in_flight.as_ref().ok_or(missing).step(named)?;
-        match fork(proof, Namespaces::Inherited, None).step(named)? {
-            Forked::Parent { handle, .. } => {
-                self.process = Some(handle);
-                self.starts += 1;
-                Ok(())
-            }
-            Forked::Child => {
-                let scratch = self.scratch.unwrap_or(u64::MAX);
-                if let Ok(diagnostics) = enter_network(init) {
-                    let handles = [listener.as_fd(), in_flight.as_fd(), diagnostics.as_fd()];
-                    cowork_sys::ignore(become_broker(program, handles, scratch, user));
-                }
-                leave(1)
-            }
-        }
-    }
-}
-
-fn in_flight_table() -> Result<OwnedFd, Errno> {
-    let table = rustix::fs::memfd_create(c"cowork-in-flight", MemfdFlags::CLOEXEC)?;
-    rustix::fs::ftruncate(&table, crate::broker::TABLE_BYTES)?;
-    Ok(table)
-}
-
-/// Enters the network of a session, and opens a socket that lists the UNIX sockets in it.
-fn enter_network(init: i32) -> Result<OwnedFd, Errno> {
-    let path = format!("/proc/{init}/ns/net");
-    let network = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
-    rustix::net::socket_with(
-        rustix::net::AddressFamily::NETLINK,
-        rustix::net::SocketType::RAW,
-        rustix::net::SocketFlags::CLOEXEC,
-        Some(rustix::net::netlink::SOCK_DIAG),
-    )
-}
-
-/// Executes this program again in the role of a broker, with the one capability it needs.
-fn become_broker(
-    program: BorrowedFd<'_>,
-    [listener, in_flight, diagnostics]: [BorrowedFd<'_>; 3],
-    scratch: u64,
-    user: Option<u32>,
-) -> Result<std::convert::Infallible, Errno> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if let Some(user) = user {
-        let (uid, gid) =
-            (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(user));
-        rustix::thread::set_keep_capabilities(true)?;
-        rustix::thread::set_thread_groups(&[])?;
-        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    }
-    // The exec leaves exactly the ambient set. What can be inherited must be set while the bounding
-    // set still allows it, and emptying that needs a capability of its own.
-    let needed = CapabilitySet::SYS_PTRACE;
-    let now = needed | CapabilitySet::SETPCAP;
-    let sets = CapabilitySets { effective: now, permitted: now, inheritable: needed };
-    rustix::thread::set_capabilities(None, sets)?;
-    rustix::thread::configure_capability_in_ambient_set(needed, true)?;
-    cowork_sys::identity::empty_bounding_set()?;
-    rustix::thread::set_no_new_privs(true)?;
-    // The hub has no devices: an empty memory file serves as the standard streams.
-    let empty = rustix::fs::memfd_create(c"empty", MemfdFlags::CLOEXEC)?;
-    let null = empty.as_fd();
-    // Handing over puts other files at low numbers: the program must not lie there.
-    let program = rustix::io::fcntl_dupfd_cloexec(program, ASIDE)?;
-    hand_over(&[null, null, null, listener, in_flight, diagnostics])?;
-    let number = std::ffi::CString::new(scratch.to_string()).unwrap_or_default();
-    execute(program.as_fd(), &[c"cowork-broker".into(), number], &[])
 }

@@ -210,6 +210,38 @@ impl Hold {
     }
 }
 
+/// A mount that is attached nowhere and that processes can only have got files of.
+#[derive(Clone, Debug)]
+pub(crate) struct Loan {
+    mount: HashSet<u64>,
+    /// Its file system, as mappings name it.
+    device: String,
+}
+
+impl Loan {
+    /// The mount with this number, of the file system `device`.
+    pub(crate) fn new(mount: u64, device: u64) -> Self {
+        let device = format!("{:02x}:{:02x}", rustix::fs::major(device), rustix::fs::minor(device));
+        Self { mount: HashSet::from([mount]), device }
+    }
+
+    /// Whether process `pid` has a file of it open.
+    pub(crate) fn is_open_in(&self, pid: i32) -> bool {
+        holds_descriptor(pid, &self.mount)
+    }
+
+    /// Whether process `pid` has a file of the same file system mapped so that it can change it. The
+    /// kernel does not tell the mount of a mapping.
+    pub(crate) fn may_be_mapped_in(&self, pid: i32) -> bool {
+        let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        String::from_utf8_lossy(&text).lines().any(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let shared = fields.next().is_some_and(|may| may.ends_with('s'));
+            shared && fields.nth(1) == Some(self.device.as_str())
+        })
+    }
+}
+
 fn holds_descriptor(pid: i32, copies: &HashSet<u64>) -> bool {
     any_descriptor(pid, |text| {
         text.lines()

@@ -25,6 +25,8 @@ pub(crate) enum Subject {
     Calls(u32),
     /// A process that did something for the keeper ended.
     Errand(u32),
+    /// The broker of a session says something.
+    Line(u32),
 }
 
 impl Subject {
@@ -36,6 +38,7 @@ impl Subject {
             Self::Broker(number) => (3, number),
             Self::Calls(number) => (4, number),
             Self::Errand(number) => (5, number),
+            Self::Line(number) => (6, number),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -49,6 +52,7 @@ impl Subject {
             3 => Some(Self::Broker(number)),
             4 => Some(Self::Calls(number)),
             5 => Some(Self::Errand(number)),
+            6 => Some(Self::Line(number)),
             _ => None,
         }
     }
@@ -161,6 +165,7 @@ mod tests {
             Subject::Broker(7),
             Subject::Calls(8),
             Subject::Errand(9),
+            Subject::Line(10),
         ];
         for subject in subjects {
             assert_eq!(Subject::decode(subject.encode()), Some(subject));

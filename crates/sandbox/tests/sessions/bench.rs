@@ -235,6 +235,7 @@ pub(crate) fn grant_of(path: &Path, name: &str, access: Access) -> Grant {
         path: folder.path().as_os_str().as_bytes().to_vec(),
         folder: folder.identity(),
         access,
+        writing: Some(cowork_api::plan::Writing::default()),
     }
 }
 

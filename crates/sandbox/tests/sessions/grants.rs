@@ -148,6 +148,7 @@ fn a_file_is_not_granted_even_by_its_identity() {
             path: file.as_os_str().as_bytes().to_vec(),
             folder: Identity { device: metadata.dev(), inode: metadata.ino() },
             access: Access::Read,
+            writing: None,
         };
         let refused = grant(&mut keeper, &room, wanted).expect_err("it is a file");
         assert_eq!(refused.code, FailureCode::FolderChanged);
@@ -163,6 +164,7 @@ fn a_folder_that_the_person_cannot_reach_is_not_granted() {
             path: b"/root/anything".to_vec(),
             folder: Identity { device: 1, inode: 1 },
             access: Access::Read,
+            writing: None,
         };
         grant(&mut keeper, &room, wanted).expect_err("it is closed to users");
     });

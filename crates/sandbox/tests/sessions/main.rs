@@ -11,6 +11,8 @@ mod bench;
 #[cfg(test)]
 mod broker;
 #[cfg(test)]
+mod clerk;
+#[cfg(test)]
 mod death;
 #[cfg(test)]
 mod freeze;
@@ -38,3 +40,9 @@ mod revocation;
 mod tasks;
 #[cfg(test)]
 mod trust;
+#[cfg(test)]
+mod writes;
+#[cfg(test)]
+mod writes_paths;
+#[cfg(test)]
+mod writes_rules;

@@ -212,7 +212,7 @@ fn a_nested_session_ends_when_a_folder_gets_another_access() {
     as_everybody(|bench| {
         let folder = bench.folder("project");
         let (mut keeper, room) = bench.nested_room();
-        let wanted = grant_of(folder.path(), "project", Access::Write);
+        let wanted = grant_of(folder.path(), "project", Access::Direct);
         grant(&mut keeper, &room, wanted).expect("it can be granted");
         let revoked = regrant(&mut keeper, &room, folder.path(), Access::Read).expect("it is done");
         assert_eq!(revoked.certainty, Certainty::SessionEnded);
