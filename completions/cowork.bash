@@ -19,6 +19,9 @@ _cowork() {
             cowork,allow)
                 cmd="cowork__subcmd__allow"
                 ;;
+            cowork,apply)
+                cmd="cowork__subcmd__apply"
+                ;;
             cowork,attach)
                 cmd="cowork__subcmd__attach"
                 ;;
@@ -27,6 +30,9 @@ _cowork() {
                 ;;
             cowork,cancel)
                 cmd="cowork__subcmd__cancel"
+                ;;
+            cowork,changes)
+                cmd="cowork__subcmd__changes"
                 ;;
             cowork,completions)
                 cmd="cowork__subcmd__completions"
@@ -46,6 +52,12 @@ _cowork() {
             cowork,deny)
                 cmd="cowork__subcmd__deny"
                 ;;
+            cowork,diff)
+                cmd="cowork__subcmd__diff"
+                ;;
+            cowork,discard)
+                cmd="cowork__subcmd__discard"
+                ;;
             cowork,doctor)
                 cmd="cowork__subcmd__doctor"
                 ;;
@@ -63,6 +75,9 @@ _cowork() {
                 ;;
             cowork,help)
                 cmd="cowork__subcmd__help"
+                ;;
+            cowork,history)
+                cmd="cowork__subcmd__history"
                 ;;
             cowork,init)
                 cmd="cowork__subcmd__init"
@@ -88,8 +103,14 @@ _cowork() {
             cowork,pause)
                 cmd="cowork__subcmd__pause"
                 ;;
+            cowork,protect)
+                cmd="cowork__subcmd__protect"
+                ;;
             cowork,publish)
                 cmd="cowork__subcmd__publish"
+                ;;
+            cowork,redo)
+                cmd="cowork__subcmd__redo"
                 ;;
             cowork,requests)
                 cmd="cowork__subcmd__requests"
@@ -124,6 +145,9 @@ _cowork() {
             cowork,stop)
                 cmd="cowork__subcmd__stop"
                 ;;
+            cowork,undo)
+                cmd="cowork__subcmd__undo"
+                ;;
             cowork,unpublish)
                 cmd="cowork__subcmd__unpublish"
                 ;;
@@ -151,6 +175,15 @@ _cowork() {
             cowork__subcmd__net,standing)
                 cmd="cowork__subcmd__net__subcmd__standing"
                 ;;
+            cowork__subcmd__protect,add)
+                cmd="cowork__subcmd__protect__subcmd__add"
+                ;;
+            cowork__subcmd__protect,list)
+                cmd="cowork__subcmd__protect__subcmd__list"
+                ;;
+            cowork__subcmd__protect,remove)
+                cmd="cowork__subcmd__protect__subcmd__remove"
+                ;;
             cowork__subcmd__secret,ls)
                 cmd="cowork__subcmd__secret__subcmd__ls"
                 ;;
@@ -167,7 +200,7 @@ _cowork() {
 
     case "${cmd}" in
         cowork)
-            opts="-h -V --help --version run new ls status exec shell logs attach grant revoke allow deny net secret publish unpublish requests decide cp path pause resume cancel stop start rm set usage audit events init delete explain doctor daemon help completions man"
+            opts="-h -V --help --version run new ls status exec shell logs attach grant revoke changes diff undo redo history apply discard protect allow deny net secret publish unpublish requests decide cp path pause resume cancel stop start rm set usage audit events init delete explain doctor daemon help completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -223,6 +256,20 @@ _cowork() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__apply)
+            opts="-h --ours --theirs --both --dry-run --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -336,6 +383,24 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__changes)
+            opts="-h --set --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__completions)
             opts="-h --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -436,6 +501,38 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__diff)
+            opts="-h --set --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__discard)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__doctor)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -499,7 +596,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__explain)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -518,6 +615,22 @@ _cowork() {
                     return 0
                     ;;
                 --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --direct)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota-files)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -585,7 +698,37 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__grant)
-            opts="-h --force --json --help"
+            opts="-h --force --direct --guard --quota --quota-files --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --direct)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__help)
+            opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -598,8 +741,8 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        cowork__subcmd__help)
-            opts="-h --help"
+        cowork__subcmd__history)
+            opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -829,7 +972,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__new)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -848,6 +991,22 @@ _cowork() {
                     return 0
                     ;;
                 --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --direct)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota-files)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -954,8 +1113,90 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__protect)
+            opts="-h --help list add remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__protect__subcmd__add)
+            opts="-h --ask --deny --flag --allow --grant --reason --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --grant)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__protect__subcmd__list)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__protect__subcmd__remove)
+            opts="-h --grant --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --grant)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__publish)
             opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__redo)
+            opts="-h --ours --theirs --both --dry-run --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1025,7 +1266,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__run)
-            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
+            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1044,6 +1285,22 @@ _cowork() {
                     return 0
                     ;;
                 --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --direct)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota-files)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1301,6 +1558,24 @@ _cowork() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__undo)
+            opts="-h --set --all --ours --theirs --both --dry-run --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -36,6 +36,14 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "logs" -d 'Show what a
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "attach" -d 'Connect to a command that runs'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "grant" -d 'Grant a folder to a session while it runs, or change what it may do with one'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "revoke" -d 'Take a granted folder away from a session while it runs'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "changes" -d 'Show what a session changed in folders, what cannot be undone, and what may run here'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "diff" -d 'Show how files differ from before a session changed them'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "undo" -d 'Take changes of a session back: of the last command, of a set, of some paths, or all'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "redo" -d 'Take the last undo back'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "history" -d 'Show which sessions changed a folder, also those that are gone'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "apply" -d 'Carry staged changes over into their folders'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "discard" -d 'Throw staged changes away'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "protect" -d 'Say which names are marked, asked about or refused when a session changes them'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "allow" -d 'Allow a session to reach hosts, at once'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "deny" -d 'Forbid a session to reach hosts, at once'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "net" -d 'Show what a session reaches and what it was refused; its rules; whether something would pass'
@@ -64,10 +72,14 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "daemon" -d 'Run the d
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "help" -d 'Explain a verb'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "completions" -d 'Write a completion script for a shell'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "man" -d 'Write the manual pages'
-complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the current folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder to grant, as `PATH[:ro|rw|direct|staged][=NAME]`; without any, `run` and `explain` grant the current folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l quota-files -d 'Most files that may be added to a folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l ask -d 'A host that it may reach if you say so when it tries' -r
@@ -94,10 +106,14 @@ complete -c cowork -n "__fish_cowork_using_subcommand run" -s v -l verbose -d 'S
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l no-daemon -d 'Make the session without the daemon: nothing is recorded or listed'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c cowork -n "__fish_cowork_using_subcommand new" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the current folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l grant -d 'A folder to grant, as `PATH[:ro|rw|direct|staged][=NAME]`; without any, `run` and `explain` grant the current folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l quota-files -d 'Most files that may be added to a folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l ask -d 'A host that it may reach if you say so when it tries' -r
@@ -161,11 +177,61 @@ complete -c cowork -n "__fish_cowork_using_subcommand attach" -l from -d 'Start 
 complete -c cowork -n "__fish_cowork_using_subcommand attach" -s n -l no-stdin -d 'Send nothing of standard input'
 complete -c cowork -n "__fish_cowork_using_subcommand attach" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand attach" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l quota-files -d 'Most files that may be added to a folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l force -d 'Grant it even if it holds keys, passwords or cowork\'s own state'
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand revoke" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand revoke" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand changes" -l set -d 'Only the changes of this set' -r
+complete -c cowork -n "__fish_cowork_using_subcommand changes" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand changes" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand diff" -l set -d 'Only the changes of this set' -r
+complete -c cowork -n "__fish_cowork_using_subcommand diff" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand diff" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l set -d 'Only this set, from `cowork changes`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l all -d 'Every set'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l ours -d 'Leave what you have changed since as it is'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l theirs -d 'Bring back what was, over what you have changed since; `cowork redo` takes that back'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l both -d 'Bring back what was, and keep what you have changed since beside it'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l dry-run -d 'Say what would be done, and do nothing'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand undo" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand redo" -l ours -d 'Leave what you have changed since as it is'
+complete -c cowork -n "__fish_cowork_using_subcommand redo" -l theirs -d 'Bring back what was, over what you have changed since; `cowork redo` takes that back'
+complete -c cowork -n "__fish_cowork_using_subcommand redo" -l both -d 'Bring back what was, and keep what you have changed since beside it'
+complete -c cowork -n "__fish_cowork_using_subcommand redo" -l dry-run -d 'Say what would be done, and do nothing'
+complete -c cowork -n "__fish_cowork_using_subcommand redo" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand redo" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand history" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand history" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand apply" -l ours -d 'Leave what you have changed since as it is'
+complete -c cowork -n "__fish_cowork_using_subcommand apply" -l theirs -d 'Bring back what was, over what you have changed since; `cowork redo` takes that back'
+complete -c cowork -n "__fish_cowork_using_subcommand apply" -l both -d 'Bring back what was, and keep what you have changed since beside it'
+complete -c cowork -n "__fish_cowork_using_subcommand apply" -l dry-run -d 'Say what would be done, and do nothing'
+complete -c cowork -n "__fish_cowork_using_subcommand apply" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand apply" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand discard" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand discard" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and not __fish_seen_subcommand_from list add remove" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and not __fish_seen_subcommand_from list add remove" -f -a "list" -d 'List the rules for names in a session, with their reasons'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and not __fish_seen_subcommand_from list add remove" -f -a "add" -d 'Make a rule for names, in force at once'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and not __fish_seen_subcommand_from list add remove" -f -a "remove" -d 'Take a rule back that you made'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from list" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l grant -d 'Only in this granted folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l reason -d 'Why, for whoever is asked or refused' -r
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l ask -d 'Ask you before it is changed; so without another option'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l deny -d 'Refuse changes'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l flag -d 'Mark it among the changes'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l allow -d 'Nothing in particular'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from remove" -l grant -d 'Only the rule about this granted folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l preset -d 'Hosts that belong together, e.g. `github`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l method -d 'Only requests with this method, e.g. GET' -r
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l path -d 'Only requests for this path; `*` is anything within one part of it, `**` anything' -r
@@ -310,10 +376,14 @@ complete -c cowork -n "__fish_cowork_using_subcommand init" -s h -l help -d 'Pri
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -l keep-outputs -d 'Keep what the session left in mnt/outputs'
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -s h -l help -d 'Print help'
-complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the current folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A folder to grant, as `PATH[:ro|rw|direct|staged][=NAME]`; without any, `run` and `explain` grant the current folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l quota-files -d 'Most files that may be added to a folder' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l ask -d 'A host that it may reach if you say so when it tries' -r

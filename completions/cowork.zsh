@@ -30,10 +30,14 @@ _cowork() {
         case $line[1] in
             (run)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw|direct|staged\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
+'--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
+'--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
+'--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -67,10 +71,14 @@ ask\:"You are asked; what wants to reach them waits for your answer"))' \
 ;;
 (new)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw|direct|staged\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
+'--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
+'--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
+'--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -176,12 +184,16 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (grant)
 _arguments "${_arguments_options[@]}" : \
+'*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
+'--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
+'--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
+'--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
 '--force[Grant it even if it holds keys, passwords or cowork'\''s own state]' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
 '--help[Print help]' \
 ':session -- The session:_default' \
-':folder -- The folder, as `PATH\[\:ro|rw\]\[=NAME\]`:_default' \
+':folder -- The folder, as `PATH\[\:ro|rw|direct|staged\]\[=NAME\]`:_default' \
 && ret=0
 ;;
 (revoke)
@@ -192,6 +204,133 @@ _arguments "${_arguments_options[@]}" : \
 ':session -- The session:_default' \
 ':name -- The name of the granted folder in the session:_default' \
 && ret=0
+;;
+(changes)
+_arguments "${_arguments_options[@]}" : \
+'--set=[Only the changes of this set]:NUMBER:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'::path -- Only this path and what is below\: of this host, or /sessions/ID/mnt/...:_files' \
+&& ret=0
+;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+'--set=[Only the changes of this set]:NUMBER:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'*::paths -- Only these paths and what is below\: of this host, or /sessions/ID/mnt/...:_files' \
+&& ret=0
+;;
+(undo)
+_arguments "${_arguments_options[@]}" : \
+'*--set=[Only this set, from \`cowork changes\`]:NUMBER:_default' \
+'(--set)--all[Every set]' \
+'(--theirs --both)--ours[Leave what you have changed since as it is]' \
+'(--both)--theirs[Bring back what was, over what you have changed since; \`cowork redo\` takes that back]' \
+'--both[Bring back what was, and keep what you have changed since beside it]' \
+'--dry-run[Say what would be done, and do nothing]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'*::paths -- Only these paths and what is below\: of this host, or /sessions/ID/mnt/...:_files' \
+&& ret=0
+;;
+(redo)
+_arguments "${_arguments_options[@]}" : \
+'(--theirs --both)--ours[Leave what you have changed since as it is]' \
+'(--both)--theirs[Bring back what was, over what you have changed since; \`cowork redo\` takes that back]' \
+'--both[Bring back what was, and keep what you have changed since beside it]' \
+'--dry-run[Say what would be done, and do nothing]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+&& ret=0
+;;
+(history)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::path -- Only what is about this file or folder:_files' \
+&& ret=0
+;;
+(apply)
+_arguments "${_arguments_options[@]}" : \
+'(--theirs --both)--ours[Leave what you have changed since as it is]' \
+'(--both)--theirs[Bring back what was, over what you have changed since; \`cowork redo\` takes that back]' \
+'--both[Bring back what was, and keep what you have changed since beside it]' \
+'--dry-run[Say what would be done, and do nothing]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'*::paths -- Only these paths and what is below\: of this host, or /sessions/ID/mnt/...:_files' \
+&& ret=0
+;;
+(discard)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'*::folders -- Only these granted folders:_files' \
+&& ret=0
+;;
+(protect)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+":: :_cowork__subcmd__protect_commands" \
+"*::: :->protect" \
+&& ret=0
+
+    case $state in
+    (protect)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:cowork-protect-command-$line[1]:"
+        case $line[1] in
+            (list)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+&& ret=0
+;;
+(add)
+_arguments "${_arguments_options[@]}" : \
+'--grant=[Only in this granted folder]:NAME:_default' \
+'--reason=[Why, for whoever is asked or refused]:TEXT:_default' \
+'(--deny --flag --allow)--ask[Ask you before it is changed; so without another option]' \
+'(--flag --allow)--deny[Refuse changes]' \
+'(--allow)--flag[Mark it among the changes]' \
+'--allow[Nothing in particular]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':pattern -- Which names:_default' \
+&& ret=0
+;;
+(remove)
+_arguments "${_arguments_options[@]}" : \
+'--grant=[Only the rule about this granted folder]:NAME:_default' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+':pattern -- The rule'\''s pattern:_default' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
 ;;
 (allow)
 _arguments "${_arguments_options[@]}" : \
@@ -565,10 +704,14 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (explain)
 _arguments "${_arguments_options[@]}" : \
-'*--grant=[A folder to grant, as \`PATH\[\:ro|rw\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw|direct|staged\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
+'--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
+'--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
+'--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -650,6 +793,14 @@ _cowork_commands() {
 'attach:Connect to a command that runs' \
 'grant:Grant a folder to a session while it runs, or change what it may do with one' \
 'revoke:Take a granted folder away from a session while it runs' \
+'changes:Show what a session changed in folders, what cannot be undone, and what may run here' \
+'diff:Show how files differ from before a session changed them' \
+'undo:Take changes of a session back\: of the last command, of a set, of some paths, or all' \
+'redo:Take the last undo back' \
+'history:Show which sessions changed a folder, also those that are gone' \
+'apply:Carry staged changes over into their folders' \
+'discard:Throw staged changes away' \
+'protect:Say which names are marked, asked about or refused when a session changes them' \
 'allow:Allow a session to reach hosts, at once' \
 'deny:Forbid a session to reach hosts, at once' \
 'net:Show what a session reaches and what it was refused; its rules; whether something would pass' \
@@ -686,6 +837,11 @@ _cowork__subcmd__allow_commands() {
     local commands; commands=()
     _describe -t commands 'cowork allow commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__apply_commands] )) ||
+_cowork__subcmd__apply_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork apply commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__attach_commands] )) ||
 _cowork__subcmd__attach_commands() {
     local commands; commands=()
@@ -713,6 +869,11 @@ _cowork__subcmd__audit__subcmd__verify_commands() {
 _cowork__subcmd__cancel_commands() {
     local commands; commands=()
     _describe -t commands 'cowork cancel commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__changes_commands] )) ||
+_cowork__subcmd__changes_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork changes commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__completions_commands] )) ||
 _cowork__subcmd__completions_commands() {
@@ -744,6 +905,16 @@ _cowork__subcmd__deny_commands() {
     local commands; commands=()
     _describe -t commands 'cowork deny commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__diff_commands] )) ||
+_cowork__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork diff commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__discard_commands] )) ||
+_cowork__subcmd__discard_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork discard commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__doctor_commands] )) ||
 _cowork__subcmd__doctor_commands() {
     local commands; commands=()
@@ -773,6 +944,11 @@ _cowork__subcmd__grant_commands() {
 _cowork__subcmd__help_commands() {
     local commands; commands=()
     _describe -t commands 'cowork help commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__history_commands] )) ||
+_cowork__subcmd__history_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork history commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__init_commands] )) ||
 _cowork__subcmd__init_commands() {
@@ -845,10 +1021,39 @@ _cowork__subcmd__pause_commands() {
     local commands; commands=()
     _describe -t commands 'cowork pause commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__protect_commands] )) ||
+_cowork__subcmd__protect_commands() {
+    local commands; commands=(
+'list:List the rules for names in a session, with their reasons' \
+'add:Make a rule for names, in force at once' \
+'remove:Take a rule back that you made' \
+    )
+    _describe -t commands 'cowork protect commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__protect__subcmd__add_commands] )) ||
+_cowork__subcmd__protect__subcmd__add_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork protect add commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__protect__subcmd__list_commands] )) ||
+_cowork__subcmd__protect__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork protect list commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__protect__subcmd__remove_commands] )) ||
+_cowork__subcmd__protect__subcmd__remove_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork protect remove commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__publish_commands] )) ||
 _cowork__subcmd__publish_commands() {
     local commands; commands=()
     _describe -t commands 'cowork publish commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__redo_commands] )) ||
+_cowork__subcmd__redo_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork redo commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__requests_commands] )) ||
 _cowork__subcmd__requests_commands() {
@@ -923,6 +1128,11 @@ _cowork__subcmd__status_commands() {
 _cowork__subcmd__stop_commands() {
     local commands; commands=()
     _describe -t commands 'cowork stop commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__undo_commands] )) ||
+_cowork__subcmd__undo_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork undo commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__unpublish_commands] )) ||
 _cowork__subcmd__unpublish_commands() {

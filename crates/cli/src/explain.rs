@@ -22,7 +22,10 @@ pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
     let plan = plan::compile(&request, &cowork_sandbox::host::system());
     let filters = options.syscalls.then(|| {
         let guard = Policy::guard(request.profile, request.debugging);
-        [("refused or checked by the filter", guard), ("decided by the broker", Policy::door())]
+        [
+            ("refused or checked by the filter", guard),
+            ("decided by the broker", Policy::door(plan.door)),
+        ]
     });
     let mut steps = steps(&plan);
     let reached = network::plan(wanted.as_ref());
@@ -92,7 +95,12 @@ fn steps(plan: &SessionPlan) -> Vec<String> {
     for grant in &plan.grants {
         let access = match grant.access {
             Access::Read => "read only",
-            Access::Write => "read and write",
+            Access::Write => {
+                "read and write, by way of the broker; the daemon records every change for `cowork \
+                 undo`, and with `--no-daemon` nothing is recorded"
+            }
+            Access::Direct => "read and write, without a record",
+            Access::Staged => "changes stay beside it until they are applied",
         };
         steps.push(format!(
             "grant {} as /sessions/{}/mnt/{} ({access})",
@@ -159,7 +167,7 @@ fn own_step(step: &OwnStep) -> String {
         OwnStep::Scratch { at, access, .. } => {
             let access = match access {
                 Access::Read => "read only",
-                Access::Write => "writable",
+                Access::Write | Access::Direct | Access::Staged => "writable",
             };
             format!("make {} in the session's memory, {access}", text(at))
         }

@@ -25,8 +25,8 @@ use show::print;
 use std::process::ExitCode;
 use verbs::commands::Turn;
 use verbs::{
-    audit, commands, copy, default, events, exec, grants, logs, net, ports, requests, rules, run,
-    secrets, sessions, status, usage,
+    audit, changes, commands, copy, default, events, exec, grants, history, logs, net, ports,
+    protect, requests, rules, run, secrets, sessions, status, undo, usage,
 };
 
 fn main() -> ExitCode {
@@ -56,6 +56,14 @@ fn carry_out(verb: &Verb) -> Result<ExitCode, Failure> {
         Verb::Attach(options) => exec::attach(options),
         Verb::Grant(options) => grants::grant(options),
         Verb::Revoke(options) => grants::revoke(options),
+        Verb::Changes(options) => changes::changes(options),
+        Verb::Diff(options) => changes::diff(options),
+        Verb::Undo(options) => undo::undo(options),
+        Verb::Redo(options) => undo::redo(options),
+        Verb::History(options) => history::history(options),
+        Verb::Apply(options) => undo::apply(options),
+        Verb::Discard(options) => undo::discard(options),
+        Verb::Protect(options) => protect::protect(options),
         Verb::Allow(options) => rules::allow(options),
         Verb::Deny(options) => rules::deny(options),
         Verb::Net(options) => net::net(options),

@@ -3,13 +3,18 @@
 //! The daemon checks all of it again. It is checked here first, where folders can be named as the
 //! user typed them.
 
-use crate::arguments::{Limits as LimitOptions, SessionOptions};
+use crate::arguments::{Guard, Limits as LimitOptions, SessionOptions, WriteOptions};
 use crate::failure::{Failure, note};
 use crate::network;
-use cowork_client::types::{self, NewGrant, NewSession, Raw, WantedLimits};
+use cowork_api::plan::Writing;
+use cowork_client::types::{
+    self, NewGrant, NewSession, Raw, WantedGuards, WantedLimits, WantedQuota, WantedWrites,
+};
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
 use cowork_policy::seccomp::{Debugging, Profile};
-use cowork_policy::{Access, GrantName, GrantSpec, HostPath, Limit, Limits, SessionId};
+use cowork_policy::{
+    Access, GrantName, GrantSpec, HostPath, Limit, Limits, RelativePath, SessionId,
+};
 use cowork_sandbox::folder::{Folder, FolderError};
 use cowork_sandbox::places::{Places, Verdict};
 use std::os::unix::ffi::OsStrExt;
@@ -32,15 +37,29 @@ pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<Sessio
     let judge = Judge::new(if options.force { Consent::Forced } else { Consent::None });
     let mut grants = Vec::new();
     for spec in wanted(options, unnamed)? {
-        let grant = grant(&spec, &judge)?;
+        let mut grant = grant(&spec, &judge)?;
+        if options.grants.is_empty() && options.profile == Profile::Nested {
+            // No broker can follow a program that mounts folders anew.
+            grant.access = Access::Direct;
+        }
+        grant.writing = writing(&grant, &options.writes)?;
         add(&mut grants, grant)?;
+    }
+    if !options.writes.direct.is_empty() {
+        need_recorded(grants.iter().map(|grant| grant.access))?;
     }
     if let Some(outputs) = &options.outputs {
         let folder = open(outputs)?;
         judge.check(&folder)?;
         let path = host_path(folder.path())?;
         let name = GrantName::outputs();
-        grants.push(GrantRequest { path, folder: folder.identity(), access: Access::Write, name });
+        grants.push(GrantRequest {
+            path,
+            folder: folder.identity(),
+            access: Access::Direct,
+            name,
+            writing: Writing::default(),
+        });
     }
     let size = cowork_sandbox::host::size();
     let limits = limits(&options.limits, Limits::scaled_to(&size));
@@ -72,6 +91,8 @@ pub(crate) fn for_daemon(
         access: access(grant.access),
         name: Some(grant.name.as_str().to_owned()),
         force: options.force,
+        direct: grant.writing.direct.iter().map(|path| Raw::new(path.clone())).collect(),
+        writes: WantedWrites::default(),
     });
     let mut limits = wanted_limits(&options.limits);
     // The daemon was not started under the caller's own limit, which holds all the same if it was
@@ -96,8 +117,68 @@ pub(crate) fn for_daemon(
         },
         outputs: outputs.first().map(|grant| raw(grant.path.as_path())),
         network: network::wanted(&options.network)?,
+        writes: writes(&options.writes),
         ..NewSession::default()
     })
+}
+
+/// What is allowed where changes are recorded, as the daemon reads it.
+pub(crate) fn writes(options: &WriteOptions) -> WantedWrites {
+    let guards = match options.guard {
+        None => WantedGuards::default(),
+        Some(Guard::Off) => WantedGuards { removals: Some(0), share: Some(0) },
+        Some(Guard::After(number)) => WantedGuards { removals: Some(number), share: Some(0) },
+    };
+    let quota = WantedQuota {
+        bytes: options.quota.map(|bytes| bytes.to_string()),
+        files: options.quota_files,
+    };
+    WantedWrites { guards, quota, ..WantedWrites::default() }
+}
+
+/// Folders below a granted one, for the daemon.
+pub(crate) fn direct(options: &WriteOptions) -> Vec<Raw> {
+    options.direct.iter().map(|path| raw(path)).collect()
+}
+
+/// Refuses folders without a record where nothing is recorded.
+pub(crate) fn need_recorded(mut granted: impl Iterator<Item = Access>) -> Result<(), Failure> {
+    if granted.any(|access| access == Access::Write) {
+        return Ok(());
+    }
+    let sentence = "`--direct` is for folders below one that is granted `rw`";
+    Err(Failure::input(sentence, "grant the whole folder with `PATH:direct`"))
+}
+
+/// How changes of a folder are treated by a session without the daemon: by rules, and without a
+/// record.
+fn writing(grant: &GrantRequest, options: &WriteOptions) -> Result<Writing, Failure> {
+    if matches!(grant.access, Access::Read | Access::Direct) {
+        return Ok(Writing::default());
+    }
+    let mut rules = cowork_policy::files::default_rules();
+    match options.guard {
+        None => {}
+        Some(Guard::Off) => rules.guards = cowork_api::files::Guards::default(),
+        Some(Guard::After(number)) => {
+            rules.guards = cowork_api::files::Guards { removals: Some(number), share: None };
+        }
+    }
+    rules.quota.bytes = options.quota.map(cowork_policy::Bytes::get);
+    rules.quota.files = options.quota_files;
+    let below = |path: &PathBuf| {
+        let relative = RelativePath::new(path).ok().filter(|relative| !relative.is_empty());
+        let relative = relative.ok_or_else(|| {
+            let sentence = format!("`{}` is no folder below a granted one", path.display());
+            Failure::input(sentence, "write it as `--direct node_modules`")
+        })?;
+        Ok(relative.as_path().as_os_str().as_bytes().to_vec())
+    };
+    let direct = match grant.access {
+        Access::Write => options.direct.iter().map(below).collect::<Result<_, Failure>>()?,
+        Access::Read | Access::Direct | Access::Staged => Vec::new(),
+    };
+    Ok(Writing { store: None, rules, direct })
 }
 
 /// Limits as the daemon reads them.
@@ -123,6 +204,8 @@ pub(crate) fn access(access: Access) -> types::Access {
     match access {
         Access::Read => types::Access::Read,
         Access::Write => types::Access::Write,
+        Access::Direct => types::Access::Direct,
+        Access::Staged => types::Access::Staged,
     }
 }
 
@@ -164,7 +247,13 @@ fn grant(spec: &GrantSpec, judge: &Judge) -> Result<GrantRequest, Failure> {
             Failure::input(format!("the folder cannot be named after itself: {error}"), hint)
         })?,
     };
-    Ok(GrantRequest { path, folder: folder.identity(), access: spec.access(), name })
+    Ok(GrantRequest {
+        path,
+        folder: folder.identity(),
+        access: spec.access(),
+        name,
+        writing: Writing::default(),
+    })
 }
 
 fn add(grants: &mut Vec<GrantRequest>, grant: GrantRequest) -> Result<(), Failure> {

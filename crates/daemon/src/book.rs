@@ -1,13 +1,15 @@
 //! Everything the daemon remembers: the catalogue, the audit, and the events made from both.
 //!
-//! Invariant: what is done was recorded first. If it cannot be recorded it is not done.
+//! Invariants: what is done was recorded first; if it cannot be recorded it is not done. What is
+//! recorded is recorded once: what the catalogue could not be told of a record it is told by
+//! whoever tries again, or by the next daemon ([`crate::session::catch_up`]).
 
 use crate::trouble::Trouble;
 use cowork_audit::{Filter, Head, Ledger, Record};
 use cowork_session::catalogue::{Catalogue, CatalogueError, Together};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::watch;
 
@@ -20,6 +22,8 @@ const HEAD: &str = "audit.head";
 /// And that of the last record that is known to be on the disk: what came after it can be lost with
 /// the power.
 const SYNCED: &str = "audit.synced";
+/// Most records that the catalogue does not know of and that are held for another try.
+const MAX_OWED: usize = 1_000;
 
 /// The moment, as it is written everywhere.
 pub(crate) fn now() -> String {
@@ -41,11 +45,41 @@ pub(crate) fn millis_since(moment: &str) -> u64 {
 /// What the daemon remembers.
 pub(crate) struct Book {
     pub(crate) catalogue: Catalogue,
-    ledger: Mutex<Ledger>,
+    pen: Mutex<Pen>,
     audit: PathBuf,
     latest: watch::Sender<u64>,
     /// Records of the last daemon that the catalogue does not know of.
     pub(crate) ahead: Vec<Record>,
+}
+
+/// The one writer of the audit.
+struct Pen {
+    ledger: Ledger,
+    /// Records of this daemon that the catalogue does not know of. As long as there are any, the
+    /// head that it knows stays before them.
+    owed: Vec<Owed>,
+    /// Whether there were more than are held.
+    beyond: bool,
+}
+
+/// A record that the catalogue does not know of.
+struct Owed {
+    time: String,
+    kind: String,
+    session: Option<String>,
+    data: Value,
+}
+
+impl Owed {
+    /// Whether this is the record of the same thing: a command ends once, and so does whatever an
+    /// egress process tells. Anything else is done anew when it is tried again.
+    fn is_of(&self, kind: &str, session: Option<&str>, data: &Value) -> bool {
+        let same = match kind {
+            "command.ended" => self.data.get("command") == data.get("command"),
+            _ => data.get("egress").is_some() && self.data == *data,
+        };
+        self.kind == kind && self.session.as_deref() == session && same
+    }
 }
 
 impl Book {
@@ -63,11 +97,12 @@ impl Book {
         let (_, last) = catalogue.event_range()?;
         let book = Self {
             catalogue,
-            ledger: Mutex::new(opened.ledger),
+            pen: Mutex::new(Pen { ledger: opened.ledger, owed: Vec::new(), beyond: false }),
             audit,
             latest: watch::channel(last).0,
             ahead,
         };
+        book.catch_up()?;
         if let Some(cut) = opened.cut {
             book.record("audit.repaired", None, &serde_json::json!({ "unfinished": cut }))?;
         }
@@ -76,6 +111,27 @@ impl Book {
             book.record("audit.lost", None, &data)?;
         }
         Ok(book)
+    }
+
+    /// Tells the catalogue of what the last daemon recorded and could not tell it; records what
+    /// became of the rest.
+    fn catch_up(&self) -> Result<(), Trouble> {
+        if self.ahead.is_empty() {
+            return Ok(());
+        }
+        let left = self
+            .catalogue
+            .together(|catalogue| crate::session::catch_up::catch_up(catalogue, &self.ahead))?;
+        let (_, last) = self.catalogue.event_range()?;
+        self.tell(last)?;
+        for left in left {
+            self.record(left.kind, Some(&left.session), &left.data)?;
+        }
+        Ok(())
+    }
+
+    fn pen(&self) -> MutexGuard<'_, Pen> {
+        self.pen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The folder with the files of the audit.
@@ -106,19 +162,39 @@ impl Book {
         data: &Value,
         belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
     ) -> Result<(), Trouble> {
-        let time = now();
         // The lock is held until the catalogue knows the head too: heads must not be overtaken.
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let head = ledger.append(&time, kind, session, data)?;
-        let text = data.to_string();
-        let id = self.catalogue.together(|catalogue| {
-            catalogue.set(HEAD, &format!("{} {}", head.seq, head.hash))?;
+        let mut pen = self.pen();
+        let pen = &mut *pen;
+        let again = pen.owed.iter().position(|owed| owed.is_of(kind, session, data));
+        let again = again.map(|index| pen.owed.swap_remove(index));
+        let time = match &again {
+            Some(owed) => owed.time.clone(),
+            None => now(),
+        };
+        if again.is_none() {
+            pen.ledger.append(&time, kind, session, data)?;
+        }
+        if kind == "session.created" {
+            pen.give_up_on(session);
+        }
+        let whole = pen.owed.is_empty() && !pen.beyond;
+        let head = whole.then(|| text_of(pen.ledger.head()));
+        let written = self.catalogue.together(|catalogue| {
+            if let Some(head) = &head {
+                catalogue.set(HEAD, head)?;
+            }
             belongs(catalogue)?;
-            catalogue.add_event(&time, kind, session, &text)
-        })?;
-        drop(ledger);
-        self.tell(id)?;
-        Ok(())
+            catalogue.add_event(&time, kind, session, &data.to_string())
+        });
+        if written.is_err() {
+            pen.owe(again.unwrap_or_else(|| Owed {
+                time,
+                kind: kind.to_owned(),
+                session: session.map(ToOwned::to_owned),
+                data: data.clone(),
+            }));
+        }
+        Ok(self.tell(written?)?)
     }
 
     /// Writes something into the catalogue, with events that need no record, in one step.
@@ -158,7 +234,7 @@ impl Book {
 
     /// The number of the last record.
     pub(crate) fn last_record(&self) -> u64 {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).head().seq
+        self.pen().ledger.head().seq
     }
 
     /// The number of the last event, and every new one.
@@ -168,15 +244,101 @@ impl Book {
 
     /// Makes the audit survive a loss of power.
     pub(crate) fn sync(&self) -> Result<(), Trouble> {
-        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.sync()?;
-        let head = ledger.head();
-        Ok(self.catalogue.set(SYNCED, &format!("{} {}", head.seq, head.hash))?)
+        let pen = self.pen();
+        pen.ledger.sync()?;
+        Ok(self.catalogue.set(SYNCED, &text_of(pen.ledger.head()))?)
     }
+}
+
+impl Pen {
+    /// What is owed of an earlier session of the same name is nothing of the new one's.
+    fn give_up_on(&mut self, session: Option<&str>) {
+        let before = self.owed.len();
+        self.owed.retain(|owed| owed.session.as_deref() != session);
+        self.beyond |= self.owed.len() < before;
+    }
+
+    fn owe(&mut self, owed: Owed) {
+        if self.owed.len() < MAX_OWED {
+            self.owed.push(owed);
+        } else {
+            self.beyond = true;
+        }
+    }
+}
+
+/// A head as the catalogue keeps it.
+fn text_of(head: &Head) -> String {
+    format!("{} {}", head.seq, head.hash)
 }
 
 fn head_of(catalogue: &Catalogue, name: &str) -> Result<Option<Head>, Trouble> {
     let known = catalogue.get(name)?;
     let known = known.as_ref().and_then(|known| known.split_once(' '));
     Ok(known.and_then(|(seq, hash)| Some(Head { seq: seq.parse().ok()?, hash: hash.to_owned() })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Book;
+    use cowork_audit::{Filter, Record};
+    use cowork_session::catalogue::{CatalogueError, Together};
+    use cowork_testbed::{Folder, Person};
+    use serde_json::{Value, json};
+
+    /// Records something, and the catalogue takes it.
+    #[track_caller]
+    fn record(book: &Book, kind: &str, data: &Value) {
+        book.record(kind, Some("one"), data).expect("there is room");
+    }
+
+    /// Records something, and the catalogue does not take what belongs to it.
+    #[track_caller]
+    fn record_alone(book: &Book, kind: &str, data: &Value) {
+        let refused = |_: &Together<'_>| Err(CatalogueError::NoRequest { id: 0 });
+        let done = book.record_with(kind, Some("one"), data, refused);
+        assert!(done.is_err(), "it is told");
+    }
+
+    fn kinds(records: &[Record]) -> Vec<&str> {
+        records.iter().map(|record| record.kind.as_str()).collect()
+    }
+
+    #[test]
+    fn what_the_catalogue_did_not_take_is_recorded_once() {
+        let folder = Folder::new(Person::Root, "book");
+        let book = Book::open(folder.path()).expect("it is new");
+        record(&book, "session.created", &json!({}));
+        let known = book.known_head().expect("it can be read").expect("there is one");
+        assert_eq!(known.seq, 1);
+        record_alone(&book, "command.ended", &json!({ "command": 1, "output": 0 }));
+        record(&book, "command.ended", &json!({ "command": 2, "output": 0 }));
+        // What it does not know of lies after the head that it knows.
+        assert_eq!(book.known_head().expect("it can be read"), Some(known));
+        record(&book, "command.ended", &json!({ "command": 1, "output": 7 }));
+        assert_eq!(book.known_head().expect("it can be read").map(|head| head.seq), Some(3));
+        let all = cowork_audit::read(book.audit_folder(), &Filter::default());
+        let all = all.expect("it can be read");
+        assert_eq!(kinds(&all), ["session.created", "command.ended", "command.ended"]);
+        assert_eq!(book.catalogue.event_range().expect("it can be read").1, 3, "each is told");
+        // Whatever else is tried again is done again.
+        record_alone(&book, "session.paused", &json!({}));
+        record(&book, "session.paused", &json!({}));
+        assert_eq!(book.last_record(), 5);
+        drop(book);
+        let book = Book::open(folder.path()).expect("it is whole");
+        assert_eq!(kinds(&book.ahead), ["session.paused", "session.paused"]);
+    }
+
+    #[test]
+    fn what_is_owed_to_an_earlier_session_is_nothing_of_a_later_one() {
+        let folder = Folder::new(Person::Root, "book");
+        let book = Book::open(folder.path()).expect("it is new");
+        let data = json!({ "command": 1 });
+        record_alone(&book, "command.ended", &data);
+        record(&book, "session.created", &json!({}));
+        record(&book, "command.ended", &data);
+        assert_eq!(book.last_record(), 3);
+        assert!(book.known_head().expect("it can be read").is_none());
+    }
 }

@@ -99,6 +99,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
     tokio::spawn(crate::session::beat(Arc::clone(&daemon)));
     tokio::spawn(crate::session::sample(Arc::clone(&daemon)));
     tokio::spawn(crate::session::summarise(Arc::clone(&daemon)));
+    tokio::spawn(crate::changes::tidy(Arc::clone(&daemon)));
     http::serve(&daemon, listeners);
     daemon.wait().await?;
     daemon.depart().await;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod book;
+mod changes;
 mod daemon;
 mod engine;
 mod folders;

@@ -1,12 +1,16 @@
 //! What the daemon is started with.
 
 use cowork_api::egress::{Hidden, Parent};
+use cowork_client::types::Retention;
+use cowork_policy::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Time without a live session and without a client after which the daemon leaves.
 const IDLE: Duration = Duration::from_mins(5);
+/// How long changes of sessions that are gone can be undone, unless something else is said.
+const RETENTION: Retention = Retention { days: 14, bytes: 5 << 30 };
 
 /// How the daemon behaves.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) roots: Vec<Vec<u8>>,
     /// The proxy that everything of sessions goes through, if there is one.
     pub(crate) parent: Option<Parent>,
+    /// How long changes of sessions that are gone can be undone.
+    pub(crate) changes: Retention,
 }
 
 const USAGE: &str = "usage: coworkd [--stay] [--idle SECONDS] [--pool NUMBER] \
@@ -45,6 +51,9 @@ impl Settings {
             let except = std::env::var("COWORK_NO_PROXY").unwrap_or_default();
             settings.parent = Some(parent(&proxy, &except)?);
         }
+        let (days, bytes) =
+            (std::env::var("COWORK_CHANGES_DAYS"), std::env::var("COWORK_CHANGES_BYTES"));
+        settings.changes = retention(days.ok().as_deref(), bytes.ok().as_deref())?;
         Ok(settings)
     }
 
@@ -56,6 +65,7 @@ impl Settings {
             pool: 2,
             roots: Vec::new(),
             parent: None,
+            changes: RETENTION,
         };
         while let Some(argument) = arguments.next() {
             let mut value =
@@ -94,6 +104,23 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// How long changes are kept, and how much of them.
+fn retention(days: Option<&str>, bytes: Option<&str>) -> Result<Retention, String> {
+    let mut kept = RETENTION;
+    if let Some(days) = days {
+        kept.days = days.parse().map_err(|_no_number| {
+            format!("COWORK_CHANGES_DAYS is `{days}`, not a number of days")
+        })?;
+    }
+    if let Some(bytes) = bytes {
+        let parsed: Result<Bytes, _> = bytes.parse();
+        let parsed =
+            parsed.map_err(|error| format!("COWORK_CHANGES_BYTES is `{bytes}`: {error}"))?;
+        kept.bytes = parsed.get();
+    }
+    Ok(kept)
 }
 
 /// The proxy between the host and the world, written as `http://user:password@host:port`.
@@ -148,6 +175,16 @@ mod tests {
         for bad in ["proxy", "socks5://proxy:1", "http://proxy", "http://proxy:x"] {
             assert!(super::parent(bad, "").is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn how_long_changes_are_kept_can_be_said() {
+        let usual = super::retention(None, None).unwrap();
+        assert_eq!((usual.days, usual.bytes), (14, 5 << 30));
+        let other = super::retention(Some("3"), Some("100M")).unwrap();
+        assert_eq!((other.days, other.bytes), (3, 100 << 20));
+        assert!(super::retention(Some("long"), None).is_err());
+        assert!(super::retention(None, Some("much")).is_err());
     }
 
     #[test]

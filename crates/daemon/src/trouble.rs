@@ -142,6 +142,7 @@ impl From<Failure> for Trouble {
             FailureCode::StepFailed => (StatusCode::SERVICE_UNAVAILABLE, "step-failed"),
             FailureCode::SocketRefused => (StatusCode::SERVICE_UNAVAILABLE, "socket-refused"),
             FailureCode::NoDeposit => (StatusCode::CONFLICT, "no-deposit"),
+            FailureCode::NoDoor => (StatusCode::UNPROCESSABLE_ENTITY, "no-door"),
         };
         let mut trouble = Self::new(status, code, failure.sentence).with_hint(failure.hint);
         if failure.errno != 0 {

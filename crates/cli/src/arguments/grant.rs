@@ -1,6 +1,6 @@
 //! Options of verbs about folders and files, and about what sessions ask for.
 
-use super::Output;
+use super::{Output, WriteOptions};
 use clap::{Args, ValueEnum};
 use cowork_policy::GrantSpec;
 use std::ffi::OsString;
@@ -12,13 +12,16 @@ pub(crate) struct Grant {
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
 
-    /// The folder, as `PATH[:ro|rw][=NAME]`
+    /// The folder, as `PATH[:ro|rw|direct|staged][=NAME]`
     #[arg(value_name = "GRANT", value_parser = GrantParser)]
     pub(crate) folder: GrantSpec,
 
     /// Grant it even if it holds keys, passwords or cowork's own state
     #[arg(long)]
     pub(crate) force: bool,
+
+    #[command(flatten)]
+    pub(crate) writes: WriteOptions,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -65,7 +68,8 @@ pub(crate) enum Answer {
 #[command(
     after_help = "A session describes the folder it would like and why; it never names one. \
                         Which folder that is, you say with --path. \
-                        A session that wants to reach a host waits for the answer: no --path."
+                        A session that wants to reach a host, or to change a protected file, waits for \
+                        the answer: no --path."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Decide {

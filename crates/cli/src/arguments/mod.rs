@@ -1,11 +1,16 @@
 //! The command line: verbs, options and what they teach.
 
+mod changes;
 mod commands;
 mod grant;
 mod network;
 mod sessions;
 mod watching;
 
+pub(crate) use changes::{
+    Apply, ChangesOf, Choice, Diff, Discard, Guard, HistoryOf, Protect, ProtectAdd, ProtectList,
+    ProtectRemove, ProtectVerb, Redo, Undo, WriteOptions,
+};
 pub(crate) use commands::{Attach, Cancel, CommandOptions, Exec, Logs, Run, Shell, StreamName};
 pub(crate) use grant::{Answer, Copy, Decide, Grant, PathOf, Requests, Revoke};
 pub(crate) use network::{
@@ -35,6 +40,7 @@ pub(crate) const DEFAULT: &str = "default";
                   cowork new --grant ~/project           a session that stays\n  \
                   cowork exec ID -- make                 a command in it\n  \
                   cowork grant ID ~/data:ro              one more folder, while it runs\n  \
+                  cowork changes ID; cowork undo ID      what it did, and back\n  \
                   cowork run --allow pypi.org -- COMMAND a host, and no other
   \
                   cowork init; cowork shell              the default session, and a shell in it\n  \
@@ -74,6 +80,22 @@ pub(crate) enum Verb {
     Grant(Grant),
     /// Take a granted folder away from a session while it runs
     Revoke(Revoke),
+    /// Show what a session changed in folders, what cannot be undone, and what may run here
+    Changes(ChangesOf),
+    /// Show how files differ from before a session changed them
+    Diff(Diff),
+    /// Take changes of a session back: of the last command, of a set, of some paths, or all
+    Undo(Undo),
+    /// Take the last undo back
+    Redo(Redo),
+    /// Show which sessions changed a folder, also those that are gone
+    History(HistoryOf),
+    /// Carry staged changes over into their folders
+    Apply(Apply),
+    /// Throw staged changes away
+    Discard(Discard),
+    /// Say which names are marked, asked about or refused when a session changes them
+    Protect(Protect),
     /// Allow a session to reach hosts, at once
     Allow(Allow),
     /// Forbid a session to reach hosts, at once

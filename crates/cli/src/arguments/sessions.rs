@@ -1,7 +1,7 @@
 //! Options of verbs that make, change and end sessions.
 
 use super::grant::GrantParser;
-use super::{NetworkOptions, Output};
+use super::{NetworkOptions, Output, WriteOptions};
 use clap::Args;
 use cowork_policy::seccomp::Profile;
 use cowork_policy::{Bytes, Cpus, GrantSpec, SessionId, Span};
@@ -50,11 +50,13 @@ pub(crate) struct Limits {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct SessionOptions {
-    /// A folder to grant, as `PATH[:ro|rw][=NAME]`; without any, `run` and `explain` grant the
-    /// current folder
+    /// A folder to grant, as `PATH[:ro|rw|direct|staged][=NAME]`; without any, `run` and `explain`
+    /// grant the current folder
     ///
-    /// It appears in the session as mnt/NAME, writable unless `:ro` says otherwise. A folder whose
-    /// own name ends in `=word` or `:word` is written with a slash at the end.
+    /// It appears in the session as mnt/NAME, writable unless `:ro` says otherwise. With `rw` every
+    /// change is recorded and can be undone; with `direct` none is; with `staged` changes wait until
+    /// `cowork apply`. A folder whose own name ends in `=word` or `:word` is written with a slash at
+    /// the end.
     #[arg(long = "grant", value_name = "GRANT", value_parser = GrantParser)]
     pub(crate) grants: Vec<GrantSpec>,
 
@@ -82,6 +84,9 @@ pub(crate) struct SessionOptions {
     /// Show this folder as mnt/outputs, so that deliverables stay
     #[arg(long, value_name = "FOLDER")]
     pub(crate) outputs: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) writes: WriteOptions,
 
     #[command(flatten)]
     pub(crate) network: NetworkOptions,

@@ -69,6 +69,11 @@ pub(super) fn read(path: &Path) -> Result<(WantedNetwork, Option<Otherwise>), Fa
         Failure::input(format!("the policy `{shown}` cannot be used"), "").with_cause(cause)
     };
     let policy = file::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    if policy.files != cowork_policy::files::Settings::default() {
+        let sentence = format!("`[files]` in the policy `{shown}` is not in force by this option");
+        let hint = "use `--guard`, `--quota`, `--direct` and `cowork protect`, and take it out";
+        return Err(Failure::input(sentence, hint));
+    }
     let mut rules = Vec::new();
     for parts in &policy.parts {
         rules.extend(written(parts).map_err(wrong)?);

@@ -11,6 +11,7 @@ use crate::signals::{self, Insistence, insisted, is_final, is_resize};
 use crate::streams::{Direction, Kind, Streams, copied, own, set_nonblocking};
 use crate::terminal::{RawTerminal, window};
 use cowork_api::Text;
+use cowork_api::files::Ask;
 use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Umask, Whom};
 use cowork_api::keeper::{EndReason, Message, Request};
 use cowork_policy::plan::{self, SessionRequest};
@@ -183,6 +184,7 @@ impl Runner {
                 },
                 Happened::Keeper => match self.keeper.event() {
                     Ok(Message::SessionEnded { reason, .. }) => break Err(ended_early(reason)),
+                    Ok(Message::FileAsked { session, ask }) => self.refuse(session, &ask)?,
                     Ok(_) => {}
                     Err(error) => break Err(error.into()),
                 },
@@ -202,6 +204,16 @@ impl Runner {
             Ending::Status(status) => ExitCode::from(status),
             Ending::Signal(signal) => ExitCode::from(128u8.saturating_add(signal)),
         })
+    }
+
+    /// There is nobody to ask: the answer is no.
+    fn refuse(&mut self, session: String, ask: &Ask) -> Result<(), ClientError> {
+        let path = String::from_utf8_lossy(&ask.path);
+        note(&format!(
+            "{} was refused to {} {}/{path}: {}; without the daemon nobody can be asked",
+            ask.process, ask.operation, ask.grant, ask.reason
+        ));
+        self.keeper.post(Request::AnswerAsk { session, ask: ask.ask, allowed: false })
     }
 
     /// Whatever the command left running is ended, so that every stream ends; then what is still on

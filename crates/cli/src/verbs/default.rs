@@ -9,7 +9,9 @@ use crate::network;
 use crate::request::{self, Consent};
 use crate::show::{self, progress};
 use cowork_client::http::{Client, HttpError, Method, Request};
-use cowork_client::types::{Access, NewGrant, NewSession, Session, State, WantedLimits};
+use cowork_client::types::{
+    Access, NewGrant, NewSession, Session, State, WantedLimits, WantedWrites,
+};
 use cowork_policy::{Bytes, Cpus};
 use serde_json::json;
 use std::path::PathBuf;
@@ -67,6 +69,8 @@ fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
             access: Access::Write,
             name: Some(WORKSPACE.to_owned()),
             force: false,
+            direct: Vec::new(),
+            writes: WantedWrites::default(),
         }],
         limits: limits(options),
         best_effort: true,

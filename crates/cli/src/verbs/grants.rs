@@ -26,14 +26,19 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
         access: request::access(options.folder.access()),
         name: Some(name),
         force: options.force,
+        direct: request::direct(&options.writes),
+        writes: request::writes(&options.writes),
     };
+    if !new.direct.is_empty() {
+        request::need_recorded(std::iter::once(options.folder.access()))?;
+    }
     let mut client = daemon::connect()?;
     let (id, known) = on(&mut client, &options.session, |client, id| {
         client.get::<Vec<types::Grant>>(target(id, "/grants"))
     })?;
     let known = known.iter().find(|known| Some(&known.name) == new.name.as_ref());
     match known.filter(|known| known.path == new.path) {
-        Some(known) if known.access == new.access => {
+        Some(known) if known.access == new.access && new.writes.is_empty() => {
             note(&format!("session {id} has that folder already"));
             told(options, known)
         }
@@ -65,7 +70,8 @@ fn change(
     new: &NewGrant,
 ) -> Result<ExitCode, Failure> {
     let below = format!("/grants/{}", uri::segment(&known.name));
-    let access = GrantChange { access: new.access };
+    let writes = Some(new.writes.clone()).filter(|writes| !writes.is_empty());
+    let access = GrantChange { access: new.access, writes };
     let changed: Regranted = progress::during("changing the grant", || {
         client.send(Method::Patch, target(id, &below), &access)
     })?;

@@ -1,21 +1,25 @@
 //! The verbs that ask the daemon, one module per family, and how they name sessions.
 
 pub(crate) mod audit;
+pub(crate) mod changes;
 pub(crate) mod commands;
 pub(crate) mod copy;
 pub(crate) mod default;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod grants;
+pub(crate) mod history;
 pub(crate) mod logs;
 pub(crate) mod net;
 pub(crate) mod ports;
+pub(crate) mod protect;
 pub(crate) mod requests;
 pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod undo;
 pub(crate) mod usage;
 
 use crate::arguments::DEFAULT;

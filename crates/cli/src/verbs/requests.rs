@@ -45,12 +45,14 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
 
 /// The kind of a request whose session wants to reach a host.
 const HOST: &str = "host";
+/// The kind of a request whose session wants to change a file.
+const FILE: &str = "file";
 
 fn access(request: &Request) -> &'static str {
     match (request.kind.as_str(), request.access) {
         (HOST, _) => "reach",
-        (_, Access::Read) => "ro",
-        (_, Access::Write) => "rw",
+        (FILE, _) => "change",
+        (_, access) => access.as_str(),
     }
 }
 
@@ -82,6 +84,12 @@ pub(crate) fn decide(options: &Decide) -> Result<ExitCode, Failure> {
         return show::json(&request);
     }
     let line = match &request.grant {
+        Some(_) if request.kind == FILE => match request.state {
+            RequestState::Allowed => {
+                format!("session {} may change {}", request.session, request.wanted)
+            }
+            _ => return Ok(ExitCode::SUCCESS),
+        },
         Some(grant) => format!("session {} has it as mnt/{grant}", request.session),
         None if request.kind == HOST && request.state == RequestState::Allowed => {
             format!("session {} may reach {}", request.session, request.wanted)

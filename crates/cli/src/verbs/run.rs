@@ -1,6 +1,6 @@
 //! `cowork run`: one session for one command, kept by the daemon as long as the command runs.
 
-use super::{exec, target};
+use super::{changes, exec, target};
 use crate::arguments::Run;
 use crate::attached::{self, Bond, Form, Outcome, Side};
 use crate::environment;
@@ -12,7 +12,7 @@ use crate::signals;
 use crate::streams::Streams;
 use crate::{daemon, oneshot};
 use cowork_client::http::{Client, Method, Request};
-use cowork_client::types::{Life, NewCommand, Session};
+use cowork_client::types::{Access, Changes, Life, NewCommand, Session};
 use cowork_sys::signal::Signals;
 use std::process::ExitCode;
 
@@ -50,7 +50,9 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
         let submount = submount.lossy();
         note(&format!("`{submount}` is mounted inside a granted folder and comes along"));
     }
-    let runner = Runner { options, streams, signals, id: session.id };
+    let records =
+        session.grants.iter().any(|it| matches!(it.access, Access::Write | Access::Staged));
+    let runner = Runner { options, streams, signals, id: session.id, records };
     let outcome = runner.execute(&mut client, &command);
     if outcome.is_err() {
         // The daemon ends the session itself when its command has ended.
@@ -64,6 +66,8 @@ struct Runner<'a> {
     streams: Streams,
     signals: Signals,
     id: String,
+    /// Whether changes of one of its folders are recorded.
+    records: bool,
 }
 
 impl Runner<'_> {
@@ -82,11 +86,26 @@ impl Runner<'_> {
                          `--outputs FOLDER`",
                     );
                 }
+                self.tell_changes(client);
                 exec::status(&command)
             }
             Outcome::Left(_) | Outcome::Lost { .. } => {
                 Err(Failure::host("the daemon ended, and the session with it", None))
             }
+        }
+    }
+
+    /// Says that files were changed, and how that is taken back, if a person looks.
+    fn tell_changes(&self, client: &mut Client) {
+        let form = Form::of(&self.options.output);
+        if !self.records || form != Form::Bytes || !rustix::termios::isatty(rustix::stdio::stderr())
+        {
+            return;
+        }
+        // A session that changed nothing has nothing to tell.
+        let changes = client.get::<Changes>(target(&self.id, "/changes"));
+        if let Some(line) = changes.ok().as_ref().and_then(changes::summary) {
+            note(&line);
         }
     }
 }

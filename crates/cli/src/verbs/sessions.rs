@@ -96,8 +96,8 @@ fn state_cell(state: State) -> Cell {
 
 fn grants(session: &Session) -> String {
     let grants = session.grants.iter().map(|grant| match grant.access {
-        Access::Read => format!("{}:ro", grant.name),
         Access::Write => grant.name.clone(),
+        access => format!("{}:{}", grant.name, access.as_str()),
     });
     grants.collect::<Vec<_>>().join(",")
 }

@@ -9,7 +9,7 @@ use crate::network;
 use crate::show::table::{Colour, Tone};
 use crate::show::{self, neutral, units};
 use cowork_client::http::{Client, HttpError};
-use cowork_client::types::{Access, Info, Life, Network, Profile, Session, State, Usage};
+use cowork_client::types::{Info, Life, Network, Profile, Session, State, Usage};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -148,10 +148,7 @@ fn limits(session: &Session) -> String {
 fn grants(session: &Session) -> String {
     let mut lines = Vec::new();
     for grant in &session.grants {
-        let access = match grant.access {
-            Access::Read => "ro",
-            Access::Write => "rw",
-        };
+        let access = grant.access.as_str();
         lines.push(format!("{access} {} -> {}", show::raw(&grant.path), grant.at));
         let submounts = grant.submounts.iter();
         lines.extend(submounts.map(|at| format!("   with what is mounted at {}", show::raw(at))));

@@ -13,7 +13,7 @@ for_everyone!(
     doctor_looks_at_the_host,
 );
 
-const VERBS: [&str; 38] = [
+const VERBS: [&str; 46] = [
     "run",
     "new",
     "ls",
@@ -24,6 +24,14 @@ const VERBS: [&str; 38] = [
     "attach",
     "grant",
     "revoke",
+    "changes",
+    "diff",
+    "undo",
+    "redo",
+    "history",
+    "apply",
+    "discard",
+    "protect",
     "allow",
     "deny",
     "net",
@@ -77,7 +85,7 @@ fn help_names_the_essentials(person: Person) {
     let help = run(person, here.path(), &["run", "--help"]);
     let options = [
         "--grant",
-        "PATH[:ro|rw][=NAME]",
+        "PATH[:ro|rw|direct|staged][=NAME]",
         "--no-grants",
         "--profile",
         "strict",
@@ -164,7 +172,9 @@ fn the_plan_is_explained_step_by_step(person: Person) {
     contains_all(
         plan,
         &[
-            &format!("grant {path} as /sessions/lucid-kepler/mnt/{name} (read and write)"),
+            &format!(
+                "grant {path} as /sessions/lucid-kepler/mnt/{name} (read and write, by way of the broker;"
+            ),
             &format!("grant {path} as /sessions/lucid-kepler/mnt/again (read only)"),
             "namespaces of its own",
             "show /usr of the host as /usr, read only",

@@ -214,35 +214,38 @@ fn grants_that_cannot_be_read(person: Person) {
     for (grant, err) in [
         (
             ".:rx",
-            "error: invalid value '.:rx: unknown access mode `rx`: use `ro` (read only) or `rw` \
-             (read and write), or end the folder in grant `.:rx` with `/` if the `:` is part of \
+            "error: invalid value '.:rx: unknown access mode `rx`: use `ro` (read only), `rw` \
+             (read and write), `direct` (write without undo) or `staged` (changes wait until they \
+             are applied), or end the folder in grant `.:rx` with `/` if the `:` is part of \
              its name' for '--grant <GRANT>'",
         ),
         (
             ".:RO=name",
-            "error: invalid value '.:RO=name: unknown access mode `RO`: use `ro` (read only) or \
-             `rw` (read and write), or end the folder in grant `.:RO=name` with `/` if the `:` is \
+            "error: invalid value '.:RO=name: unknown access mode `RO`: use `ro` (read only), \
+             `rw` (read and write), `direct` (write without undo) or `staged` (changes wait until \
+             they are applied), or end the folder in grant `.:RO=name` with `/` if the `:` is \
              part of its name' for '--grant <GRANT>'",
         ),
         (
             ".:",
             "error: invalid value '.:: grant `.:` has no access mode after `:`: use `ro` (read \
-             only) or `rw` (read and write), or end the folder with `/` if the `:` is part of its \
+             only), `rw` (read and write), `direct` (write without undo) or `staged` (changes wait \
+             until they are applied), or end the folder with `/` if the `:` is part of its \
              name' for '--grant <GRANT>'",
         ),
         (
             "",
-            "error: invalid value ': grant `` names no folder: write `PATH[:ro|rw][=name]`' for \
+            "error: invalid value ': grant `` names no folder: write `PATH[:ro|rw|direct|staged][=name]`' for \
              '--grant <GRANT>'",
         ),
         (
             "=name",
             "error: invalid value '=name: grant `=name` names no folder: write \
-             `PATH[:ro|rw][=name]`' for '--grant <GRANT>'",
+             `PATH[:ro|rw|direct|staged][=name]`' for '--grant <GRANT>'",
         ),
         (
             ":ro",
-            "error: invalid value ':ro: grant `:ro` names no folder: write `PATH[:ro|rw][=name]`' \
+            "error: invalid value ':ro: grant `:ro` names no folder: write `PATH[:ro|rw|direct|staged][=name]`' \
              for '--grant <GRANT>'",
         ),
     ] {

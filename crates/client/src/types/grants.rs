@@ -1,6 +1,6 @@
 //! Folders of the user in a session.
 
-use super::{NAME, Process, Raw};
+use super::{NAME, Process, Raw, WantedWrites};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,27 @@ pub enum Access {
     /// Read and list.
     #[serde(rename = "ro")]
     Read,
-    /// Also create, change and delete.
+    /// Also create, change and delete; every change is recorded and can be undone.
     #[serde(rename = "rw")]
     Write,
+    /// Also create, change and delete, without a record.
+    #[serde(rename = "direct")]
+    Direct,
+    /// Changes stay beside the folder until they are applied.
+    #[serde(rename = "staged")]
+    Staged,
+}
+
+impl Access {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "ro",
+            Self::Write => "rw",
+            Self::Direct => "direct",
+            Self::Staged => "staged",
+        }
+    }
 }
 
 /// A folder to grant.
@@ -31,6 +49,13 @@ pub struct NewGrant {
     /// Whether it is meant although the place is sensitive.
     #[serde(default)]
     pub force: bool,
+    /// With `rw`: folders below it that are writable without a record, e.g. `node_modules`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub direct: Vec<Raw>,
+    /// With `rw` and `staged`: what is allowed; what is not named is as for the session.
+    #[serde(default, skip_serializing_if = "WantedWrites::is_empty")]
+    pub writes: WantedWrites,
 }
 
 fn write() -> Access {
@@ -43,6 +68,9 @@ fn write() -> Access {
 pub struct GrantChange {
     /// What the session may do with it from now on.
     pub access: Access,
+    /// What is allowed where changes are recorded, in place of what was; as it is without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<WantedWrites>,
 }
 
 /// A granted folder.
@@ -65,6 +93,12 @@ pub struct Grant {
     pub request: Option<u64>,
     /// Why the place is sensitive, where it is.
     pub sensitive: Option<String>,
+    /// Folders below it that are writable without a record.
+    #[serde(default)]
+    pub direct: Vec<Raw>,
+    /// What is allowed, where that differs from what the session as a whole has.
+    #[serde(default)]
+    pub writes: WantedWrites,
 }
 
 /// What a revocation did.

@@ -1,5 +1,6 @@
 //! What is sent to the daemon and what it answers.
 
+mod changes;
 mod commands;
 mod grants;
 mod network;
@@ -7,6 +8,12 @@ mod records;
 mod requests;
 mod sessions;
 
+pub use changes::{
+    Apply, Change, ChangeConflict, ChangeKind, ChangeMark, ChangeSet, ChangedFile, ChangedFolder,
+    Changes, Difference, Discard, Discarded, History, MarkKind, NamePolicy, NewProtectedName,
+    OnConflict, ProtectedName, Redo, Restored, RestoredName, Retention, RuleOrigin, SessionHistory,
+    SetKind, Undo, WantedCaps, WantedGuards, WantedQuota, WantedWrites,
+};
 pub use commands::{
     Cancel, Command, CommandState, CommandUsage, NewCommand, Reason, SignalCommand, Size,
     StreamKind, Streams, Whom,
@@ -115,6 +122,8 @@ pub struct Info {
     pub idle_exit: u64,
     /// The process id of the keeper.
     pub keeper: Option<i32>,
+    /// How long changes of sessions that are gone can be undone.
+    pub changes: Retention,
 }
 
 /// One fact about the host.

@@ -13,14 +13,15 @@ pub struct Request {
     /// The session that asks.
     #[schemars(regex(pattern = ID))]
     pub session: String,
-    /// What it asks for: a `folder`, or to reach a `host`.
-    #[schemars(extend("enum" = ["folder", "host"]))]
+    /// What it asks for: a `folder`, to reach a `host`, or to change a `file`.
+    #[schemars(extend("enum" = ["folder", "host", "file"]))]
     pub kind: String,
-    /// What it wants, in its own words; the host and port it wants to reach.
+    /// What it wants, in its own words; the host and port it wants to reach; the path of the file.
     pub wanted: String,
-    /// Why, in its own words; what is sent to the host first, and by which program.
+    /// Why, in its own words; what is sent to the host first, and by which program; what is about
+    /// to be done to the file, by which program, and why that is asked.
     pub reason: String,
-    /// What it wants to do with it; of a host it says nothing.
+    /// What it wants to do with it; of a host or a file it says nothing.
     pub access: Access,
     /// Where it is in its life.
     pub state: RequestState,
@@ -48,7 +49,7 @@ pub enum RequestState {
     Allowed,
     /// The user said no.
     Rejected,
-    /// The session ended first, or nothing waits for the host any more.
+    /// The session ended first, or nothing waits for the answer any more.
     Expired,
 }
 

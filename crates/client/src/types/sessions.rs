@@ -1,6 +1,8 @@
 //! Sessions: what they are made of, and what they use.
 
-use super::{BYTES, Grant, ID, Labels, NAME, NetworkBrief, NewGrant, Raw, SPAN, WantedNetwork};
+use super::{
+    BYTES, Grant, ID, Labels, NAME, NetworkBrief, NewGrant, Raw, SPAN, WantedNetwork, WantedWrites,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +68,9 @@ pub struct NewSession {
     /// What it may reach; without it, it has no network at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<WantedNetwork>,
+    /// What is allowed in folders whose changes are recorded.
+    #[serde(skip_serializing_if = "WantedWrites::is_empty")]
+    pub writes: WantedWrites,
 }
 
 /// What a session may use. Absent fields are left as they are.

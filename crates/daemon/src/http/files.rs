@@ -242,7 +242,7 @@ pub(super) async fn remove(State(daemon): Shared, uri: Uri) -> Result<StatusCode
 }
 
 /// The value of a query's parameter, as bytes. As in every query, `+` is a blank.
-fn parameter(uri: &Uri, name: &str) -> Result<Option<PathBuf>, Trouble> {
+pub(super) fn parameter(uri: &Uri, name: &str) -> Result<Option<PathBuf>, Trouble> {
     let pairs = uri.query().unwrap_or_default().split('&');
     let value = pairs.filter_map(|pair| pair.split_once('=')).find(|(known, _)| *known == name);
     let value = value.map(|(_, value)| decoded(&value.replace('+', " "))).transpose()?;

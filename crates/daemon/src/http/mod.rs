@@ -1,6 +1,7 @@
 //! The HTTP API: who may speak, what is heard, and how answers are written.
 
 mod audit;
+mod changes;
 mod commands;
 mod events;
 mod extract;

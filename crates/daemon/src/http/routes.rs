@@ -2,8 +2,8 @@
 //! compared with it.
 
 use super::{
-    audit, commands, events, files, grants, idempotency, network, openapi, requests, secrets,
-    sessions,
+    audit, changes, commands, events, files, grants, idempotency, network, openapi, requests,
+    secrets, sessions,
 };
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -57,6 +57,17 @@ pub(super) fn routes() -> Vec<Route> {
         post("/v1/sessions/{id}/grants", grants::grant),
         patch("/v1/sessions/{id}/grants/{name}", grants::change),
         delete("/v1/sessions/{id}/grants/{name}", grants::revoke),
+        get("/v1/sessions/{id}/changes", changes::list),
+        get("/v1/sessions/{id}/diff", changes::differences),
+        post("/v1/sessions/{id}/undo", changes::undo),
+        post("/v1/sessions/{id}/redo", changes::redo),
+        post("/v1/sessions/{id}/apply", changes::apply),
+        post("/v1/sessions/{id}/discard", changes::discard),
+        post("/v1/sessions/{id}/boundary", changes::boundary),
+        get("/v1/sessions/{id}/protected", changes::protected),
+        post("/v1/sessions/{id}/protected", changes::protect),
+        delete("/v1/sessions/{id}/protected", changes::unprotect),
+        get("/v1/history", changes::history),
         get("/v1/sessions/{id}/network", network::show),
         patch("/v1/sessions/{id}/network", network::change),
         get("/v1/sessions/{id}/network/traffic", network::traffic),

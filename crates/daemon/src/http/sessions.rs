@@ -38,6 +38,7 @@ pub(super) async fn info(State(daemon): Shared) -> Json<Info> {
         pooled: count(daemon.pool.len()),
         idle_exit: daemon.settings.idle.map_or(0, |idle| idle.as_secs()),
         keeper: daemon.engine.keeper(),
+        changes: daemon.settings.changes,
     })
 }
 
@@ -228,8 +229,10 @@ pub(super) async fn cancel(
     let grace = grace(&cancel)?;
     detached(async move {
         let session = daemon.session(&id)?;
+        let before = shown(&daemon, &session)?;
         daemon.cancel(&session, grace).await?;
-        shown(&daemon, &session)
+        // One that lives once may be gone with its last command.
+        shown(&daemon, &session).or(Ok(before))
     })
     .await
 }

@@ -23,6 +23,8 @@ pub(crate) fn describe(kept: &KeptGrant) -> serde_json::Value {
         "access": grant.access,
         "sensitive": grant.sensitive,
         "request": grant.request,
+        "direct": grant.direct,
+        "writes": grant.writes,
     })
 }
 
@@ -113,6 +115,8 @@ fn text(doc: &Doc, network: &str) -> String {
         let access = match kept.grant.access {
             Access::Read => "read only",
             Access::Write => "you may change it",
+            Access::Direct => "you may change it, and nothing of that can be undone",
+            Access::Staged => "you may change it; the user decides later what becomes of that",
         };
         let role = if index == 0 { ", your workspace (`COWORK_WORKSPACE`)" } else { "" };
         let at = place(&doc.id, &kept.grant.name);

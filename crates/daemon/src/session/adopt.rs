@@ -1,14 +1,14 @@
 //! What a new daemon does with what the last one left: sessions that run are taken over with their
 //! commands and output; what was on its way is finished or taken back; what was lost is told.
 
-use super::doc::{Doc, Phase};
+use super::doc::{Doc, KeptGrant, Phase};
 use super::remove::Leave;
 use super::wiring::Ends;
 use super::{Session, pool};
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Reply, Request, Status};
-use cowork_client::types::{Command, CommandState, Life, Reason, StreamKind};
+use cowork_client::types::{Access, Command, CommandState, Life, Reason, StreamKind};
 use cowork_session::life::{Event, State};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -43,30 +43,8 @@ impl Daemon {
         for id in alive.into_keys() {
             drop(self.engine.call(Request::Destroy { session: id }).await);
         }
-        self.close_unknown()?;
         self.sweep_pool().await;
         self.empty_trash().await;
-        Ok(())
-    }
-
-    /// Commands that the last daemon recorded and was killed before it could do more: they never
-    /// ran, and that is recorded too.
-    fn close_unknown(&self) -> Result<(), Trouble> {
-        for record in self.book.ahead.iter().filter(|record| record.kind == "command.started") {
-            let number = record.data.get("command").and_then(serde_json::Value::as_u64);
-            let number = number.and_then(|number| u32::try_from(number).ok());
-            let (Some(session), Some(number)) = (record.session.as_deref(), number) else {
-                continue;
-            };
-            if self.book.catalogue.command(session, number)?.is_none() {
-                let data = json!({
-                    "command": number, "state": CommandState::Interrupted,
-                    "reason": { "code": "not-started",
-                                "sentence": "the daemon ended before it was started" },
-                });
-                self.book.record("command.ended", Some(session), &data)?;
-            }
-        }
         Ok(())
     }
 
@@ -77,13 +55,13 @@ impl Daemon {
         trouble: &Trouble,
     ) -> Result<(), Trouble> {
         let why = trouble.line();
-        self.book.record("session.lost", Some(&session.id), &json!({ "reason": why }))?;
         self.dismantle(session).await;
-        self.interrupt(session, "sandbox-lost", &why);
+        self.interrupt_all(session, "sandbox-lost", &why)?;
         if session.state().is_live() {
-            session.happen(&self.book, Event::Stop, Some(&why))?;
+            session.record_happening(&self.book, "session.lost", Event::Stop, &why)?;
+            return Ok(());
         }
-        Ok(())
+        self.book.record("session.lost", Some(&session.id), &json!({ "reason": why }))
     }
 
     async fn adopt_one(
@@ -93,6 +71,8 @@ impl Daemon {
     ) -> Result<(), Trouble> {
         let doc = session.doc();
         if let Some(leave) = doc.removing {
+            self.dismantle(session).await;
+            self.interrupt_all(session, "stopped", "the session was removed")?;
             return self.remove(session, leave).await;
         }
         if doc.spec.life == Life::Once && !self.has_running(session)? {
@@ -128,6 +108,25 @@ impl Daemon {
         }
     }
 
+    /// Every command that the catalogue has as running is over, because its sandbox is; of an
+    /// earlier daemon's, nobody may hold it.
+    fn interrupt_all(&self, session: &Session, code: &str, why: &str) -> Result<(), Trouble> {
+        for command in self.unfinished(session)? {
+            if session.run(command.number).is_some() {
+                continue;
+            }
+            match self.follow(session, command.clone(), Ends::default()) {
+                Ok(run) => drop(session.live().runs.insert(run.number, run)),
+                Err(_unreadable) => {
+                    let reason = Reason { code: code.into(), sentence: why.into() };
+                    self.end_unfollowed(command, reason)?;
+                }
+            }
+        }
+        self.interrupt(session, code, why);
+        Ok(())
+    }
+
     /// Goes on with a sandbox that runs.
     async fn take_over(
         self: &Arc<Self>,
@@ -152,7 +151,9 @@ impl Daemon {
             self.note_made(session, &status)?;
         }
         self.reconcile_grants(session, &status).await?;
+        session.live().unasked = Some(doc.commands);
         if status.frozen {
+            // Its PID 1 is asked when it goes on.
             if session.state() != State::Paused {
                 session.happen(&self.book, Event::Pause, session.doc().reason.as_deref())?;
             }
@@ -220,13 +221,18 @@ impl Daemon {
     }
 
     /// Asks init which commands run and which have ended, and settles the rest.
-    async fn reconcile_commands(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
+    pub(super) async fn reconcile_commands(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> Result<(), Trouble> {
+        let Some(last) = session.live().unasked.take() else { return Ok(()) };
         let report = session.guest()?.report().await;
         let Ok(report) = report else {
-            // The heartbeat notices a PID 1 that does not answer.
+            // The heartbeat asks again, and notices a PID 1 that never answers.
+            session.live().unasked = Some(last);
             return Ok(());
         };
-        for run in session.runs() {
+        for run in session.runs().into_iter().filter(|run| run.number <= last) {
             let known = |number: &u32| *number == run.number;
             let running = report.running.iter().find(|(number, _)| known(number));
             let ended = report.ended.iter().find(|end| known(&end.command));
@@ -247,6 +253,10 @@ impl Daemon {
         }
         let running = session.running();
         session.happen(&self.book, Event::Commands { running }, None)?;
+        if running == 0 && session.is_once() {
+            let (daemon, session) = (Arc::clone(self), Arc::clone(session));
+            tokio::spawn(async move { daemon.end_now(&session, "its command never ran").await });
+        }
         Ok(())
     }
 
@@ -264,9 +274,7 @@ impl Daemon {
                 (Phase::Removing, _) => drop(self.take(session, name).await?),
                 (Phase::Adding | Phase::Granted | Phase::Changing, true) => {
                     if kept.phase == Phase::Changing {
-                        let grant = cowork_policy::plan::grant(&kept.request()?);
-                        let request = Request::Regrant { session: session.id.clone(), grant };
-                        drop(self.engine.call(request).await?);
+                        self.finish_change(session, &doc, kept).await?;
                     }
                     if kept.phase != Phase::Granted {
                         session.change(&self.book, |doc| {
@@ -277,11 +285,13 @@ impl Daemon {
                     }
                 }
                 (Phase::Adding | Phase::Granted | Phase::Changing, false) => {
-                    session
-                        .change(&self.book, |doc| doc.grants.retain(|k| k.grant.name != name))?;
                     let reason = "the daemon ended before it was attached";
-                    let data = json!({ "name": name, "reason": reason });
-                    self.book.record("grant.failed", Some(&session.id), &data)?;
+                    session.drop_grant(
+                        &self.book,
+                        "grant.failed",
+                        name,
+                        || json!({ "name": name, "reason": reason }),
+                    )?;
                 }
             }
         }
@@ -300,32 +310,57 @@ impl Daemon {
         super::about::write(self, &session.doc())
     }
 
+    /// Gives a folder the access that is written down, which it may have already.
+    async fn finish_change(
+        self: &Arc<Self>,
+        session: &Session,
+        doc: &Doc,
+        kept: &KeptGrant,
+    ) -> Result<(), Trouble> {
+        let grant = cowork_policy::plan::grant(&self.grant_request(doc, kept)?);
+        if kept.grant.access == Access::Staged {
+            // One that is staged already would lose what is staged.
+            let access = cowork_api::plan::Access::Read;
+            let grant = cowork_api::plan::Grant { access, writing: None, ..grant.clone() };
+            let request = Request::Regrant { session: session.id.clone(), grant };
+            self.engine.call(request).await?;
+        }
+        let request = Request::Regrant { session: session.id.clone(), grant };
+        self.engine.call(request).await.map(drop)
+    }
+
     /// A session should run and does not: the host was restarted, or the keeper killed.
     async fn report_lost(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
         if session.doc().made.is_none() {
             // Nobody was told that it is there.
-            let data = json!({ "reason": "the daemon ended before it was made" });
-            self.book.record("session.failed", Some(&session.id), &data)?;
+            self.note_never_made(session, "the daemon ended before it was made")?;
             self.forget(&session.id);
             self.discard(&session.id).await;
             return Ok(());
         }
         let why = "its sandbox was gone when the daemon started";
-        self.book.record("session.lost", Some(&session.id), &json!({ "reason": why }))?;
-        for command in self.unfinished(session)? {
-            let run = self.follow(session, command, Ends::default())?;
-            session.live().runs.insert(run.number, run);
-        }
-        self.interrupt(session, "sandbox-lost", why);
-        if session.doc().spec.life == Life::Once {
+        self.interrupt_all(session, "sandbox-lost", why)?;
+        // One that was being made again is recorded as lost already. That it is lost is recorded
+        // together with what becomes of it, so that nobody finds it lost once more.
+        let (kind, event) = match (session.state(), session.is_once()) {
+            (State::Creating, _) => ("session.failed", Event::GaveUp),
+            (_, true) => ("session.lost", Event::End),
+            (_, false) => ("session.lost", Event::Stop),
+        };
+        session.record_happening(&self.book, kind, event, why)?;
+        if session.is_once() {
             return self.remove(session, Leave::Nothing).await;
         }
-        if session.state() == State::Creating {
-            session.happen(&self.book, Event::GaveUp, Some(why))?;
-            return Ok(());
-        }
-        session.happen(&self.book, Event::Stop, Some(why))?;
         Ok(())
+    }
+
+    /// A session whose sandbox never was is over: nobody was told of it.
+    pub(super) fn note_never_made(&self, session: &Session, why: &str) -> Result<(), Trouble> {
+        let over = |doc: &mut Doc| {
+            doc.removing = Some(Leave::Nothing);
+            Ok(json!({ "reason": why }))
+        };
+        session.record(&self.book, "session.failed", over, |_| Ok(()))
     }
 
     /// Removes folders of sessions from the pool of an earlier daemon.

@@ -8,6 +8,7 @@ use super::doc::Doc;
 use super::wiring::{self, Ends};
 use super::{Happened, Session, about, doc};
 use crate::book::{millis_since, now};
+use crate::changes::Occasion;
 use crate::daemon::Daemon;
 use crate::guest::End;
 use crate::trouble::Trouble;
@@ -161,10 +162,20 @@ impl Daemon {
             None
         };
         let (ends, handles) = Ends::connect(new.streams, terminal, new.size, &mut execute)?;
+        // Its sandbox may have gone while a terminal was opened in it.
+        session.state().accepts_commands()?;
         let (command, recorded) = self.register(session, &new, &mut execute);
         let number = command.number;
         let followed = match recorded {
-            Ok(()) => self.prepare(session, command.clone(), ends).await,
+            Ok(()) => {
+                session.live().starting.insert(number, command.clone());
+                let followed = self.prepare(session, command.clone(), ends).await;
+                // Whoever took its sandbox away meanwhile has recorded its end.
+                if session.live().starting.remove(&number).is_none() {
+                    return Err(super::no_sandbox());
+                }
+                followed
+            }
             Err(Unrecorded::Nowhere(trouble)) => return Err(trouble),
             Err(Unrecorded::InCatalogue(trouble)) => Err(trouble),
         };
@@ -241,17 +252,32 @@ impl Daemon {
     }
 
     /// Records the end of a command that was recorded and could not be started.
-    fn never_ran(&self, mut command: Command, trouble: &Trouble) {
+    fn never_ran(&self, command: Command, trouble: &Trouble) {
         let reason = Reason { code: "not-started".into(), sentence: trouble.line() };
-        let data = json!({
-            "command": command.number, "state": CommandState::Interrupted, "reason": reason,
-        });
-        drop(self.book.record("command.ended", Some(&command.session), &data));
+        drop(self.end_unfollowed(command, reason));
+    }
+
+    /// Records the end of a command that nobody follows.
+    pub(super) fn end_unfollowed(
+        &self,
+        mut command: Command,
+        reason: Reason,
+    ) -> Result<(), Trouble> {
         command.state = CommandState::Interrupted;
         command.reason = Some(reason);
         command.ended = Some(now());
-        // Its session may be gone.
-        drop(self.keep(&command));
+        let data = json!({
+            "command": command.number, "state": command.state, "reason": command.reason,
+        });
+        let text = document(&command)?;
+        let id = command.session.as_str();
+        self.book.record_with("command.ended", Some(id), &data, |catalogue| {
+            // Its session may be gone.
+            match catalogue.session(id)? {
+                Some(_) => catalogue.put_command(id, command.number, &text),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Cancels a command when its time is over, if it has a limit.
@@ -368,9 +394,17 @@ impl Daemon {
     }
 
     async fn bury(self: Arc<Self>, session: &Arc<Session>, run: &Arc<Run>, end: End) {
+        if self.has_new_changes(session) {
+            // Whoever hears of the end may change the same files: its own changes are closed before.
+            let settle = Request::Settle { session: session.id.clone() };
+            drop(self.engine.call(settle).await);
+        }
         let discarded = self.count_discarded(session).await;
         let ended_by = run.ended_by.lock().unwrap_or_else(PoisonError::into_inner).take();
         run.change(|command| {
+            if !is_running(command.state) {
+                return;
+            }
             let (code, signal) = match end.ending {
                 Ending::Status(status) => (status, None),
                 Ending::Signal(signal) => (128u8.saturating_add(signal), Some(signal)),
@@ -396,6 +430,10 @@ impl Daemon {
             drop(guest.tell(&ToInit::Acknowledge { command: run.number }).await);
         }
         tokio::spawn(release(Arc::clone(&self), Arc::clone(session), Arc::clone(run)));
+        if self.has_new_changes(session) {
+            let (daemon, session) = (Arc::clone(&self), Arc::clone(session));
+            tokio::spawn(async move { daemon.audit_changes(&session, Occasion::End).await });
+        }
         if session.doc().spec.life == Life::Once && run.number == 1 {
             // Whoever is attached gets the end first.
             self.end_once(session, run).await;
@@ -473,6 +511,11 @@ impl Daemon {
 
     /// Every running command of a session is over, because its sandbox is.
     pub(crate) fn interrupt(&self, session: &Session, code: &str, sentence: &str) {
+        let starting = std::mem::take(&mut session.live().starting);
+        for command in starting.into_values() {
+            let reason = Reason { code: code.into(), sentence: sentence.into() };
+            drop(self.end_unfollowed(command, reason));
+        }
         for run in session.runs() {
             let reason = Reason { code: code.into(), sentence: sentence.into() };
             drop(self.conclude(session, &run, CommandState::Interrupted, Some(reason)));

@@ -1,6 +1,7 @@
 //! Pausing, resuming, cancelling, stopping and starting: sessions and commands.
 
 use super::{Run, Session, doc};
+use crate::changes::Occasion;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_api::guest::{ToInit, Whom as WireWhom};
@@ -143,11 +144,13 @@ impl Daemon {
     }
 
     /// Ends the sandbox, if there is one.
-    pub(crate) async fn dismantle(self: &Arc<Self>, session: &Session) {
+    pub(crate) async fn dismantle(self: &Arc<Self>, session: &Arc<Session>) {
         let request = Request::Destroy { session: session.id.clone() };
         // Gone is what was wanted.
         drop(self.engine.call(request).await);
         self.close_network(session).await;
+        self.expire_files(session);
+        self.audit_changes(session, Occasion::End).await;
         let mut live = session.live();
         live.guest = None;
         live.ping = None;
@@ -174,8 +177,7 @@ impl Daemon {
         if let Err(trouble) = &made {
             let reason = trouble.line();
             self.dismantle(session).await;
-            session.happen(&self.book, Event::GaveUp, Some(&reason))?;
-            self.book.record("session.failed", Some(&session.id), &json!({ "reason": reason }))?;
+            session.record_happening(&self.book, "session.failed", Event::GaveUp, &reason)?;
         }
         made
     }

@@ -1,12 +1,14 @@
 //! What the catalogue keeps of a session, and how it is shown.
 
 use super::remove::Leave;
+use crate::changes::KeptChanges;
 use crate::network::KeptNetwork;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{LayerState, Status, Strength};
-use cowork_api::plan::Identity;
+use cowork_api::plan::{Identity, Writing};
 use cowork_client::types::{
     Access, Enforced, Grant, Labels, Life, Limit, Profile, Raw, State, WantedLimits, WantedNetwork,
+    WantedWrites,
 };
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
 use cowork_policy::seccomp::{self, Debugging};
@@ -43,6 +45,9 @@ pub(crate) struct Doc {
     /// What came of its network, if it has one.
     #[serde(default)]
     pub(crate) network: KeptNetwork,
+    /// What came of its changes.
+    #[serde(default)]
+    pub(crate) changes: KeptChanges,
 }
 
 /// What the user asked for.
@@ -66,6 +71,9 @@ pub(crate) struct Spec {
     /// What it may reach; none is no network.
     #[serde(default)]
     pub(crate) network: Option<WantedNetwork>,
+    /// What is allowed where changes are recorded.
+    #[serde(default)]
+    pub(crate) writes: WantedWrites,
 }
 
 /// The sandbox of a session, as it was last seen.
@@ -100,7 +108,7 @@ impl KeptGrant {
     }
 
     /// As policy wants it.
-    pub(crate) fn request(&self) -> Result<GrantRequest, Trouble> {
+    pub(crate) fn request(&self, writing: Writing) -> Result<GrantRequest, Trouble> {
         let name: GrantName =
             self.grant.name.parse().map_err(|error: cowork_policy::GrantNameError| {
                 Trouble::malformed(error.to_string())
@@ -110,6 +118,7 @@ impl KeptGrant {
             folder: self.identity(),
             access: access(self.grant.access),
             name,
+            writing,
         })
     }
 }
@@ -128,13 +137,9 @@ impl Doc {
     /// The request that policy compiles to a plan.
     pub(crate) fn request(
         &self,
-        own: Vec<GrantRequest>,
+        grants: Vec<GrantRequest>,
         home: Home,
     ) -> Result<SessionRequest, Trouble> {
-        let mut grants = own;
-        for kept in self.grants.iter().filter(|kept| kept.phase != Phase::Removing) {
-            grants.push(kept.request()?);
-        }
         Ok(SessionRequest {
             id: self.session_id()?,
             profile: match self.spec.profile {
@@ -191,6 +196,8 @@ pub(crate) fn access(access: Access) -> cowork_policy::Access {
     match access {
         Access::Read => cowork_policy::Access::Read,
         Access::Write => cowork_policy::Access::Write,
+        Access::Direct => cowork_policy::Access::Direct,
+        Access::Staged => cowork_policy::Access::Staged,
     }
 }
 

@@ -186,7 +186,7 @@ impl Place {
 
     fn refuse_read_only(&self) -> Result<(), Trouble> {
         match self.access {
-            Access::Write => Ok(()),
+            Access::Write | Access::Direct | Access::Staged => Ok(()),
             Access::Read => Err(Trouble::forbidden("read-only", "the folder is granted read only")),
         }
     }

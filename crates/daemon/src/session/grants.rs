@@ -3,7 +3,7 @@
 //! Each step is written down before it is taken: a grant that was on its way when the daemon died
 //! is finished or taken back by the next one.
 
-use super::doc::{self, KeptGrant, Phase};
+use super::doc::{self, Doc, KeptGrant, Phase};
 use super::{Session, about};
 use crate::book::now;
 use crate::daemon::Daemon;
@@ -85,6 +85,8 @@ impl Daemon {
         session: Option<&Session>,
         new: &NewGrant,
     ) -> Result<KeptGrant, Trouble> {
+        crate::changes::check_writes(&new.writes)?;
+        crate::changes::check_direct(&new.direct)?;
         let folder = Self::open_folder(&doc::path(&new.path)?)?;
         let sensitive = self.refuse_sensitive(&folder, Meant::from(new.force))?;
         let path = HostPath::new(folder.path()).map_err(|error| {
@@ -111,6 +113,8 @@ impl Daemon {
                 submounts: Vec::new(),
                 request: None,
                 sensitive,
+                direct: new.direct.clone(),
+                writes: new.writes.clone(),
             },
             device: identity.device,
             inode: identity.inode,
@@ -145,9 +149,23 @@ impl Daemon {
         }
         about::check_name(&doc.grants, &kept)?;
         let name = kept.grant.name.clone();
-        self.book.record("grant.added", Some(&session.id), &about::describe(&kept))?;
-        let wire = plan::grant(&kept.request()?);
-        session.change(&self.book, |doc| doc.grants.push(kept))?;
+        let add = |doc: &mut Doc| {
+            doc.grants.push(kept.clone());
+            Ok(about::describe(&kept))
+        };
+        session.record(&self.book, "grant.added", add, |_| Ok(()))?;
+        let failed = |trouble: &Trouble| {
+            let data = || json!({ "name": name, "reason": trouble.line() });
+            session.drop_grant(&self.book, "grant.failed", &name, data)
+        };
+        let wire = self.ensure_store(session, &[&kept.grant]);
+        let wire = match wire.and_then(|()| self.grant_request(&session.doc(), &kept)) {
+            Ok(request) => plan::grant(&request),
+            Err(trouble) => {
+                failed(&trouble)?;
+                return Err(trouble);
+            }
+        };
         let mut submounts = Vec::new();
         if has_sandbox(doc.state) {
             let request = Request::Grant { session: session.id.clone(), grant: wire };
@@ -156,14 +174,10 @@ impl Daemon {
                 Ok(_) => {}
                 Err(trouble) => {
                     // It may have been attached although the answer did not arrive.
-                    let (session_id, name) = (session.id.clone(), name.clone());
-                    let revoke = Request::Revoke { session: session_id, name: name.clone() };
+                    let revoke =
+                        Request::Revoke { session: session.id.clone(), name: name.clone() };
                     drop(self.engine.call(revoke).await);
-                    session.change(&self.book, |doc| {
-                        doc.grants.retain(|kept| kept.grant.name != name);
-                    })?;
-                    let data = json!({ "name": name, "reason": trouble.line() });
-                    self.book.record("grant.failed", Some(&session.id), &data)?;
+                    failed(&trouble)?;
                     return Err(trouble);
                 }
             }
@@ -190,7 +204,12 @@ impl Daemon {
         let doc = session.doc();
         refuse_ended(doc.state)?;
         let mut kept = find(&doc.grants, name)?.clone();
+        if let Some(writes) = &change.writes {
+            crate::changes::check_writes(writes)?;
+            kept.grant.writes = writes.clone();
+        }
         if kept.grant.access == change.access {
+            self.rewrite(session, &kept).await?;
             let revoked = Revoked {
                 name: name.to_owned(),
                 killed: Vec::new(),
@@ -199,12 +218,16 @@ impl Daemon {
             return Ok(Regranted { grant: kept.grant, revoked });
         }
         let before = std::mem::replace(&mut kept.grant.access, change.access);
-        let data = json!({ "name": name, "access": change.access });
+        let data = json!({ "name": name, "access": change.access, "writes": change.writes });
         self.book.record("grant.changed", Some(&session.id), &data)?;
+        self.ensure_store(session, &[&kept.grant])?;
         let note = |access, phase| {
             session.change(&self.book, |doc| {
                 let kept = doc.grants.iter_mut().find(|kept| kept.grant.name == name)?;
                 kept.grant.access = access;
+                if let Some(writes) = &change.writes {
+                    kept.grant.writes = writes.clone();
+                }
                 kept.phase = phase;
                 Some(kept.grant.clone())
             })
@@ -214,7 +237,7 @@ impl Daemon {
             Revoked { name: name.to_owned(), killed: Vec::new(), certainty: "not running".into() };
         let mut ended = false;
         if has_sandbox(doc.state) {
-            let grant = plan::grant(&kept.request()?);
+            let grant = plan::grant(&self.grant_request(&session.doc(), &kept)?);
             let request = Request::Regrant { session: session.id.clone(), grant };
             match self.engine.call(request).await {
                 Ok((Reply::Regranted { revoked: done, .. }, _)) => {
@@ -240,6 +263,26 @@ impl Daemon {
         Ok(Regranted { grant: grant.ok_or_else(no_grant)?, revoked })
     }
 
+    /// What is allowed in a folder is as it is said now, and its access stays.
+    async fn rewrite(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        changed: &KeptGrant,
+    ) -> Result<(), Trouble> {
+        let (name, writes) = (&changed.grant.name, &changed.grant.writes);
+        if session.doc().grants.iter().any(|kept| kept.grant == changed.grant) {
+            return Ok(());
+        }
+        let data = json!({ "name": name, "writes": writes });
+        self.book.record("grant.changed", Some(&session.id), &data)?;
+        session.change(&self.book, |doc| {
+            for kept in doc.grants.iter_mut().filter(|kept| kept.grant.name == *name) {
+                kept.grant.writes = writes.clone();
+            }
+        })?;
+        self.renew_writes(session, Some(name)).await
+    }
+
     /// Takes a folder away, with whoever holds on to it.
     pub(crate) async fn revoke(
         self: &Arc<Self>,
@@ -257,15 +300,16 @@ impl Daemon {
         name: &str,
     ) -> Result<Revoked, Trouble> {
         let doc = session.doc();
-        find(&doc.grants, name)?;
-        self.book.record("grant.revoking", Some(&session.id), &json!({ "name": name }))?;
-        session.change(&self.book, |doc| {
-            for kept in &mut doc.grants {
-                if kept.grant.name == name {
+        // Whoever goes on with a revocation does not record it again.
+        if find(&doc.grants, name)?.phase != Phase::Removing {
+            let removing = |doc: &mut Doc| {
+                for kept in doc.grants.iter_mut().filter(|kept| kept.grant.name == name) {
                     kept.phase = Phase::Removing;
                 }
-            }
-        })?;
+                Ok(json!({ "name": name }))
+            };
+            session.record(&self.book, "grant.revoking", removing, |_| Ok(()))?;
+        }
         let mut revoked =
             Revoked { name: name.to_owned(), killed: Vec::new(), certainty: "not running".into() };
         let mut ended = false;
@@ -286,14 +330,12 @@ impl Daemon {
                 }
             }
         }
-        session.settle(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name));
-        let data = json!({
-            "name": name,
-            "killed": revoked.killed,
-            "certainty": revoked.certainty,
-        });
-        // It is done, and that it was to be done is recorded.
-        drop(self.book.record("grant.revoked", Some(&session.id), &data));
+        let data =
+            || json!({ "name": name, "killed": revoked.killed, "certainty": revoked.certainty });
+        if session.drop_grant(&self.book, "grant.revoked", name, data).is_err() {
+            // It is done, and that it was to be done is recorded.
+            session.settle(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name));
+        }
         about::refresh(self, &session.doc());
         if ended {
             self.revoked_hard(session).await?;
@@ -310,7 +352,7 @@ impl Daemon {
 }
 
 /// Whether there is a sandbox whose folders must be changed.
-fn has_sandbox(state: State) -> bool {
+pub(crate) fn has_sandbox(state: State) -> bool {
     matches!(state, State::Ready | State::Running | State::Paused)
 }
 

@@ -6,6 +6,7 @@
 
 use super::Session;
 use super::doc::Phase;
+use crate::changes::Occasion;
 use crate::daemon::Daemon;
 use crate::engine::Told;
 use crate::trouble::Trouble;
@@ -30,6 +31,11 @@ pub(crate) async fn beat(daemon: Arc<Daemon>) {
     loop {
         ticks.tick().await;
         for session in daemon.all() {
+            ask_again(&daemon, &session);
+            if daemon.has_new_changes(&session) {
+                let (daemon, session) = (Arc::clone(&daemon), Arc::clone(&session));
+                tokio::spawn(async move { daemon.audit_changes(&session, Occasion::Beat).await });
+            }
             if let Some(missed) = check(&session) {
                 let data = json!({ "missed": missed });
                 daemon.book.note("session.heartbeat", Some(&session.id), &data);
@@ -41,6 +47,15 @@ pub(crate) async fn beat(daemon: Arc<Daemon>) {
                 }
             }
         }
+    }
+}
+
+/// Asks about the commands of an earlier daemon, if its PID 1 could not be asked so far.
+fn ask_again(daemon: &Arc<Daemon>, session: &Arc<Session>) {
+    let awake = matches!(session.state(), State::Ready | State::Running);
+    if awake && session.live().unasked.is_some() {
+        let (daemon, session) = (Arc::clone(daemon), Arc::clone(session));
+        tokio::spawn(async move { daemon.reconcile_commands(&session).await });
     }
 }
 
@@ -86,6 +101,20 @@ pub(crate) async fn hear(daemon: Arc<Daemon>, mut told: mpsc::UnboundedReceiver<
             Told::Keeper(Message::BrokerRestarted { session }) => {
                 let data = json!({ "program": "broker" });
                 drop(daemon.book.record("session.repaired", Some(&session), &data));
+                if let Some(session) = daemon.find(&session) {
+                    daemon.expire_files(&session);
+                }
+            }
+            Told::Keeper(Message::FileAsked { session, ask }) => {
+                daemon.file_asked(&session, &ask).await;
+            }
+            Told::Keeper(Message::FileRefused { session, refusal }) => {
+                let data = crate::changes::refusal(&refusal);
+                // What it was about was not done, whether that can be recorded or not.
+                drop(daemon.book.record("files.refused", Some(&session), &data));
+            }
+            Told::Keeper(Message::FileWithdrawn { session, ask }) => {
+                daemon.file_withdrawn(&session, ask);
             }
             Told::Keeper(Message::Answer { .. }) => {}
             Told::Lost => {
@@ -135,15 +164,14 @@ impl Daemon {
             drop(self.reconcile_grants(session, &status).await);
             return;
         }
-        let data = json!({ "reason": why });
-        drop(self.book.record("session.lost", Some(&session.id), &data));
+        let lost = session.record_happening(&self.book, "session.lost", Event::Lost, why);
         self.interrupt(session, "sandbox-lost", why);
         if session.is_once() {
             drop(turn);
             self.end_now(session, why).await;
             return;
         }
-        if session.happen(&self.book, Event::Lost, Some(why)).is_ok() {
+        if lost.is_ok() {
             drop(self.make_again(session).await);
         }
     }
@@ -168,8 +196,7 @@ impl Daemon {
             let wait = session.live().backoff.fail();
             let Some(wait) = wait else {
                 let why = "its sandbox failed again and again";
-                self.book.record("session.failed", Some(&session.id), &json!({ "reason": why }))?;
-                session.happen(&self.book, Event::GaveUp, Some(why))?;
+                session.record_happening(&self.book, "session.failed", Event::GaveUp, why)?;
                 return Ok(());
             };
             tokio::time::sleep(Duration::from_secs(wait)).await;
@@ -211,14 +238,21 @@ impl Daemon {
             lost.map(|kept| (kept.grant.name.clone(), kept.phase)).collect();
         for (name, phase) in lost {
             if phase == Phase::Removing {
-                let data = json!({ "name": name, "killed": [], "certainty": "not running" });
-                self.book.record("grant.revoked", Some(&session.id), &data)?;
+                session.drop_grant(
+                    &self.book,
+                    "grant.revoked",
+                    &name,
+                    || json!({ "name": name, "killed": [], "certainty": "not running" }),
+                )?;
             } else {
                 let reason = "the folder is no longer the one granted";
-                let data = json!({ "name": name, "reason": reason });
-                self.book.record("grant.lost", Some(&session.id), &data)?;
+                session.drop_grant(
+                    &self.book,
+                    "grant.lost",
+                    &name,
+                    || json!({ "name": name, "reason": reason }),
+                )?;
             }
-            session.change(&self.book, |doc| doc.grants.retain(|kept| kept.grant.name != name))?;
         }
         Ok(())
     }

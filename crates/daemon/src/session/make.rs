@@ -9,7 +9,7 @@ use crate::folders;
 use crate::guest::{End, Guest};
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Reply, Request, Status};
-use cowork_api::plan::{Identity, SessionPlan};
+use cowork_api::plan::{Identity, SessionPlan, Writing};
 use cowork_client::types::{Life, NewSession, Raw};
 use cowork_policy::plan::{GrantRequest, Home};
 use cowork_policy::{Access, GrantName, HostPath, SessionId, plan};
@@ -19,7 +19,7 @@ use rustix::fd::OwnedFd;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Most sessions that are not removed.
@@ -49,6 +49,9 @@ impl Daemon {
         if spec.workspace.is_some() && grants.is_empty() {
             return Err(Trouble::refused("no-workspace", "a workspace needs a granted folder"));
         }
+        if let Some(id) = &id {
+            self.wait_for_removal(id).await;
+        }
         let pooled = match &id {
             None => self.take_pooled(&spec),
             Some(_) => None,
@@ -64,6 +67,20 @@ impl Daemon {
         Ok(session)
     }
 
+    /// Waits for a session that is on its way out to make room for another one of its name.
+    async fn wait_for_removal(&self, id: &str) {
+        const PAUSE: Duration = Duration::from_millis(2);
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let deadline = Instant::now() + PATIENCE;
+        let leaving = |session: Arc<Session>| {
+            let doc = session.doc();
+            doc.removing.is_some() || session.is_once() && doc.state == State::Ended
+        };
+        while Instant::now() < deadline && self.find(id).is_some_and(leaving) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// Checks what was asked for, apart from grants.
     fn spec(&self, new: NewSession) -> Result<Spec, Trouble> {
         if self.count() >= MAX_SESSIONS {
@@ -73,6 +90,7 @@ impl Daemon {
         }
         check_labels(&new.labels)?;
         doc::limits(&new.limits)?;
+        crate::changes::check_writes(&new.writes)?;
         if let Some(network) = &new.network {
             self.check_network(network)?;
         }
@@ -94,6 +112,7 @@ impl Daemon {
             outputs: outputs.map(|(path, _)| path),
             workspace: new.workspace,
             network: new.network,
+            writes: new.writes,
         })
     }
 
@@ -142,6 +161,7 @@ impl Daemon {
             made: None,
             removing: None,
             network: crate::network::KeptNetwork::default(),
+            changes: crate::changes::KeptChanges::default(),
         })
     }
 
@@ -190,10 +210,10 @@ impl Daemon {
             Err(trouble) => Err(trouble),
         };
         if let Err(trouble) = done {
-            let data = json!({ "reason": trouble.line() });
-            drop(self.book.record("session.failed", Some(&id), &data));
+            drop(self.note_never_made(&session, &trouble.line()));
             self.forget(&id);
             self.close_network(&session).await;
+            self.end_store(&session).await;
             self.discard(&id).await;
             return Err(trouble);
         }
@@ -226,11 +246,12 @@ impl Daemon {
         session: &Arc<Session>,
         mut made: Made,
     ) -> Result<Made, Trouble> {
+        self.ensure_store(session, &[])?;
         let doc = session.doc();
         let folder = self.folders.session(&session.id);
         cowork_sys::ignore(rustix::fs::unlink(folder.join(super::pool::MARK)));
         for kept in &doc.grants {
-            let grant = plan::grant(&kept.request()?);
+            let grant = plan::grant(&self.grant_request(&doc, kept)?);
             let request = Request::Grant { session: session.id.clone(), grant };
             let (reply, _) = self.engine.call(request).await?;
             if let Reply::Granted { submounts } = reply {
@@ -249,6 +270,7 @@ impl Daemon {
         self: &Arc<Self>,
         session: &Arc<Session>,
     ) -> Result<Made, Trouble> {
+        self.ensure_store(session, &[])?;
         let doc = session.doc();
         let plan = self.plan(&doc)?;
         self.build(plan).await
@@ -301,16 +323,20 @@ impl Daemon {
                 own.push(GrantRequest {
                     path: doc::host_path(outputs)?,
                     folder: Identity { device, inode },
-                    access: Access::Write,
+                    access: Access::Direct,
                     name: GrantName::outputs(),
+                    writing: Writing::default(),
                 });
             }
             None if doc.spec.life == Life::Kept => {
                 folders::make(&folder.join("outputs"))?;
                 let outputs = folder.join("outputs");
-                own.push(own_grant(&outputs, GrantName::outputs(), Access::Write)?);
+                own.push(own_grant(&outputs, GrantName::outputs(), Access::Direct)?);
             }
             None => {}
+        }
+        for kept in doc.grants.iter().filter(|kept| kept.phase != Phase::Removing) {
+            own.push(self.grant_request(doc, kept)?);
         }
         let request = doc.request(own, home)?;
         let mut plan = plan::compile(&request, &cowork_sandbox::host::system());
@@ -388,7 +414,7 @@ impl Daemon {
         live.guest = Some(guest);
         live.missed = 0;
         live.ping = None;
-        live.well_since = Some(std::time::Instant::now());
+        live.well_since = Some(Instant::now());
         if let Some(old) = std::mem::replace(&mut live.asks, asks) {
             old.abort();
         }
@@ -441,7 +467,13 @@ pub(crate) fn own_grant(
     access: Access,
 ) -> Result<GrantRequest, Trouble> {
     let folder = Folder::open(path).map_err(|error| unusable(&error))?;
-    Ok(GrantRequest { path: real_path(path)?, folder: folder.identity(), access, name })
+    Ok(GrantRequest {
+        path: real_path(path)?,
+        folder: folder.identity(),
+        access,
+        name,
+        writing: Writing::default(),
+    })
 }
 
 /// Where a folder really lies, as the keeper must be told it.

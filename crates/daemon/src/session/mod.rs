@@ -3,6 +3,7 @@
 mod about;
 mod adopt;
 mod attach;
+pub(crate) mod catch_up;
 mod commands;
 mod control;
 pub(crate) mod doc;
@@ -22,6 +23,7 @@ pub(crate) use attach::{Attachment, Role};
 pub(crate) use commands::{Run, takes_input};
 pub(crate) use control::grace;
 pub(crate) use doc::Doc;
+pub(crate) use grants::has_sandbox;
 pub(crate) use heartbeat::{beat, hear};
 pub(crate) use pool::Pool;
 pub(crate) use remove::Leave;
@@ -32,7 +34,7 @@ use crate::book::{Book, now};
 use crate::guest::Guest;
 use crate::network::{Line, Started, Tally};
 use crate::trouble::Trouble;
-use cowork_client::types::{CommandBrief, Sandbox, Session as Shown, Usage};
+use cowork_client::types::{Command, CommandBrief, Sandbox, Session as Shown, Usage};
 use cowork_session::catalogue::{CatalogueError, Together};
 use cowork_session::life::{Backoff, Event, State};
 use serde_json::{Value, json};
@@ -46,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) id: String,
     /// Held by whoever changes its life or its grants: one at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// Held by whoever records its changes: one at a time.
+    pub(crate) auditing: tokio::sync::Mutex<()>,
     doc: Mutex<Doc>,
     live: Mutex<Live>,
 }
@@ -57,6 +61,10 @@ struct Live {
     /// Whoever hears what the session asks for.
     asks: Option<AbortHandle>,
     runs: BTreeMap<u32, Arc<Run>>,
+    /// Commands that are written down and about to be started.
+    starting: BTreeMap<u32, Command>,
+    /// The last command that an earlier daemon left, if init was not asked about those yet.
+    unasked: Option<u32>,
     /// The ping that should be answered by the next beat.
     ping: Option<u64>,
     missed: u32,
@@ -94,6 +102,7 @@ impl Session {
         Arc::new(Self {
             id: doc.id.clone(),
             turn: tokio::sync::Mutex::new(()),
+            auditing: tokio::sync::Mutex::new(()),
             doc: Mutex::new(doc),
             live: Mutex::default(),
         })
@@ -169,6 +178,21 @@ impl Session {
         Ok(())
     }
 
+    /// Records why a folder is no longer granted to it, and forgets the grant, in one step.
+    pub(crate) fn drop_grant(
+        &self,
+        book: &Book,
+        kind: &str,
+        name: &str,
+        data: impl FnOnce() -> Value,
+    ) -> Result<(), Trouble> {
+        let forget = |doc: &mut Doc| {
+            doc.grants.retain(|kept| kept.grant.name != name);
+            Ok(data())
+        };
+        self.record(book, kind, forget, |_| Ok(()))
+    }
+
     /// Something happened to it: the state that follows is kept and told.
     pub(crate) fn happen(
         &self,
@@ -222,6 +246,34 @@ impl Session {
         Ok(after)
     }
 
+    /// Something is recorded and happens to it, in one step: it is recorded once, whenever the
+    /// daemon dies.
+    pub(crate) fn record_happening(
+        &self,
+        book: &Book,
+        kind: &str,
+        event: Event,
+        reason: &str,
+    ) -> Result<State, Trouble> {
+        let before = self.state();
+        let after = before.after(event)?;
+        let happen = |doc: &mut Doc| {
+            doc.state = after;
+            doc.reason = Some(reason.to_owned());
+            doc.changed = now();
+            if !after.is_live() {
+                doc.sandbox = None;
+            }
+            Ok(json!({ "reason": reason }))
+        };
+        let told = json!({ "from": before.name(), "to": after.name(), "reason": reason });
+        self.record(book, kind, happen, |catalogue| {
+            let told = told.to_string();
+            catalogue.add_event(&now(), "session.state", Some(&self.id), &told).map(drop)
+        })?;
+        Ok(after)
+    }
+
     /// Its way out, if it has one.
     pub(crate) fn line(&self) -> Option<Arc<Line>> {
         self.live().line.clone()
@@ -262,10 +314,7 @@ impl Session {
     /// The init, or why there is none.
     fn guest(&self) -> Result<Arc<Guest>, Trouble> {
         let guest = self.live().guest.clone();
-        guest.ok_or_else(|| {
-            Trouble::conflict("no-sandbox", "the session has no sandbox at the moment")
-                .with_hint("see `cowork status`")
-        })
+        guest.ok_or_else(no_sandbox)
     }
 
     /// It asks for something: how often it has.
@@ -341,6 +390,11 @@ impl Session {
             network: None,
         })
     }
+}
+
+fn no_sandbox() -> Trouble {
+    Trouble::conflict("no-sandbox", "the session has no sandbox at the moment")
+        .with_hint("see `cowork status`")
 }
 
 /// A session as the catalogue keeps it.

@@ -42,8 +42,14 @@ impl Daemon {
             Leave::Nothing => json!([]),
             Leave::Outputs => json!(["outputs"]),
         };
-        self.book.record("session.removed", Some(&session.id), &json!({ "left": left }))?;
-        session.change(&self.book, |doc| doc.removing = Some(leave))?;
+        // Whoever goes on with a removal does not record it again.
+        if session.doc().removing != Some(leave) {
+            let removing = |doc: &mut Doc| {
+                doc.removing = Some(leave);
+                Ok(json!({ "left": left }))
+            };
+            session.record(&self.book, "session.removed", removing, |_| Ok(()))?;
+        }
         self.dismantle(session).await;
         self.interrupt(session, "stopped", "the session was removed");
         if session.state() != State::Ended {
@@ -54,6 +60,7 @@ impl Daemon {
             run.log.close();
         }
         drop(self.expire_requests(&session.id));
+        self.end_store(session).await;
         self.clear(&session.doc(), leave).await?;
         self.book.catalogue.remove_session(&session.id)?;
         self.forget(&session.id);

@@ -5,7 +5,9 @@ use super::doc::KeptGrant;
 use crate::book::now;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
-use cowork_client::types::{Access, Ask, Decide, Decision, Grant, NewGrant, Request, RequestState};
+use cowork_client::types::{
+    Ask, Decide, Decision, Grant, NewGrant, Request, RequestState, WantedWrites,
+};
 use cowork_session::catalogue::{Requests, Standing as Waits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -110,6 +112,9 @@ impl Daemon {
         if request.kind == crate::network::ASK {
             return self.decide_host(&session, request, decide).await;
         }
+        if request.kind == crate::changes::ASK {
+            return self.decide_file(&session, request, decide).await;
+        }
         let allowed = is_allowed(decide.decision);
         if allowed {
             let path = decide.path.clone().ok_or_else(|| {
@@ -121,6 +126,8 @@ impl Daemon {
                 access: decide.access.unwrap_or(request.access),
                 name: decide.name.clone(),
                 force: decide.force,
+                direct: Vec::new(),
+                writes: WantedWrites::default(),
             };
             let grant = match Self::already_granted(&session, &new)? {
                 Some(grant) => grant,
@@ -157,10 +164,11 @@ impl Daemon {
             "request": request.id, "state": request.state, "decision": request.decision,
             "grant": request.grant,
         });
-        self.book.record("request.decided", Some(&request.session), &data)?;
         let text = serde_json::to_string(&request)
             .map_err(|error| Trouble::host("cannot write down a request", error))?;
-        self.book.catalogue.put_request(request.id, Waits::Decided, &text)?;
+        self.book.record_with("request.decided", Some(&request.session), &data, |catalogue| {
+            catalogue.put_request(request.id, Waits::Decided, &text)
+        })?;
         Ok(request)
     }
 
@@ -228,10 +236,7 @@ struct Standing {
 
 /// The name under which a standing answer is kept.
 fn standing_key(scope: Option<&str>, request: &Request) -> String {
-    let access = match request.access {
-        Access::Read => "ro",
-        Access::Write => "rw",
-    };
+    let access = request.access.as_str();
     format!("answer/{}/{access}/{}", scope.unwrap_or("*"), request.wanted)
 }
 

@@ -6,6 +6,7 @@ use crate::line::Line;
 use crate::look::{Chance, joined, names, until};
 use crate::room::{Room, name_of, typed};
 use crate::site::{Site, lock};
+use cowork_audit::Ledger;
 use cowork_client::http::{HttpError, Method};
 use cowork_client::types::{Access, Command, CommandState, Session, State};
 use cowork_client::uri::Query;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 for_everyone!(
     killed_while_sessions_are_made_and_removed,
@@ -22,6 +23,10 @@ for_everyone!(
     killed_while_commands_start_and_end,
     killed_while_output_comes,
     killed_while_a_session_is_paused_stopped_and_started,
+    an_end_that_is_recorded_and_not_kept_is_recorded_once,
+    a_start_that_is_recorded_and_not_kept_has_an_end,
+    what_is_recorded_and_not_kept_is_finished,
+    commands_of_a_session_that_cannot_be_taken_over_end,
 );
 
 /// What whoever works while the daemon is killed needs to know, and tells.
@@ -413,6 +418,167 @@ fn killed_while_a_session_is_paused_stopped_and_started(person: Person) {
     }
     assert_eq!(room.run("cat file; ls -d mnt/work").text(), "kept\nmnt/work\n");
     check_nothing_orphaned(&site);
+    site.verify();
+}
+
+/// Records something as a daemon does that is killed before it can write anything else.
+fn record_alone(site: &Site, kind: &str, session: &str, data: &Value) {
+    let opened = Ledger::open(&site.state().join("audit"), None).expect("it is whole");
+    let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+    let mut ledger = opened.ledger;
+    ledger.append(&time, kind, Some(session), data).expect("there is room");
+}
+
+/// How often something is recorded of a session, and told: of a command or a folder, if one is named.
+#[track_caller]
+fn count(site: &Site, kind: &str, session: &str, of: &Value) -> [usize; 2] {
+    let is_it = |data: &Value| {
+        of.as_object().is_none_or(|of| of.iter().all(|(name, value)| data[name] == *value))
+    };
+    let filter = [("type", kind), ("session", session)];
+    let records = site.records(&filter).into_iter().filter(|record| is_it(&record.data));
+    let events = site.events(&filter).into_iter().filter(|event| is_it(&event.data));
+    [records.count(), events.count()]
+}
+
+fn an_end_that_is_recorded_and_not_kept_is_recorded_once(person: Person) {
+    // The next daemon hears of the end from init, or finds the sandbox gone.
+    for lost in [false, true] {
+        let site = Site::new(person);
+        let room = site.plain_room();
+        let number = room.sh("echo said; sleep 1; exit 7");
+        room.until_says(number, "said");
+        site.kill();
+        std::thread::sleep(Duration::from_millis(1500));
+        let data = json!({
+            "command": number, "state": "exited", "code": 7, "signal": null, "reason": null,
+            "usage": null, "output": 5,
+        });
+        record_alone(&site, "command.ended", room.id(), &data);
+        if lost {
+            let keeper = site.keeper().expect("it runs");
+            keeper.signal(rustix::process::Signal::KILL);
+            until("the keeper is gone", || !keeper.exists());
+        }
+        for _ in 0..2 {
+            site.start();
+            let command = room.ended(number);
+            assert_eq!((command.state, command.code), (CommandState::Exited, Some(7)));
+            assert_eq!((command.output, command.reason), (5, None));
+            let of = json!({ "command": number });
+            assert_eq!(count(&site, "command.ended", room.id(), &of), [1, 1]);
+            site.kill();
+        }
+        site.start();
+        if lost {
+            drop(room.tell("start"));
+        }
+        assert_eq!(room.run("echo alive").text(), "alive\n");
+        site.verify();
+    }
+}
+
+fn a_start_that_is_recorded_and_not_kept_has_an_end(person: Person) {
+    let site = Site::new(person);
+    let (room, paused) = (site.plain_room(), site.plain_room());
+    for room in [room, paused] {
+        assert_eq!(room.run("true").command.number, 1);
+    }
+    paused.tell("pause");
+    site.kill();
+    let data = json!({ "command": 2, "argv": ["true"], "cwd": "/", "variables": [] });
+    record_alone(&site, "command.started", room.id(), &data);
+    site.start();
+    site.kill();
+    record_alone(&site, "command.started", paused.id(), &data);
+    site.start();
+    // One that stands still cannot be asked yet.
+    assert_eq!(paused.command(2).state, CommandState::Starting);
+    paused.tell("resume");
+    for room in [room, paused] {
+        let command = room.ended(2);
+        assert_eq!(command.state, CommandState::Interrupted);
+        assert_eq!(command.reason.expect("it says why").code, "not-started");
+        assert_eq!(room.run("true").command.number, 3, "no number is given twice");
+        for kind in ["command.started", "command.ended"] {
+            assert_eq!(count(&site, kind, room.id(), &json!({ "command": 2 })), [1, 1], "{kind}");
+        }
+    }
+    site.verify();
+}
+
+fn what_is_recorded_and_not_kept_is_finished(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let work = Folder::new(person, "work");
+    let body = json!({ "grants": [{ "path": work.path(), "name": "work" }] });
+    let (room, leaving) = (site.room(&body), site.plain_room());
+    let number = leaving.sh("sleep 1000");
+    let once = |kind: &str, id: &str| {
+        for _ in 0..2 {
+            assert_eq!(count(&site, kind, id, &Value::Null)[0], 1, "{kind} of {id}");
+            site.kill();
+            site.start();
+        }
+    };
+    site.kill();
+    record_alone(&site, "grant.revoking", room.id(), &json!({ "name": "work" }));
+    site.start();
+    assert_eq!(room.show().grants.len(), 0);
+    once("grant.revoking", room.id());
+    once("grant.revoked", room.id());
+    site.kill();
+    record_alone(&site, "grant.added", room.id(), &json!({ "name": "late" }));
+    site.start();
+    once("grant.failed", room.id());
+    site.kill();
+    record_alone(&site, "session.created", "never-made", &json!({}));
+    site.start();
+    once("session.failed", "never-made");
+    site.kill();
+    record_alone(&site, "session.removed", leaving.id(), &json!({ "left": [] }));
+    site.start();
+    let left = site.sessions();
+    assert!(left.iter().all(|session| session.id == room.id()), "{left:?}");
+    let of = json!({ "command": number, "state": "interrupted" });
+    assert_eq!(count(&site, "command.ended", leaving.id(), &of), [1, 1]);
+    once("session.removed", leaving.id());
+    site.kill();
+    let keeper = site.keeper().expect("it runs");
+    keeper.signal(rustix::process::Signal::KILL);
+    until("the keeper is gone", || !keeper.exists());
+    record_alone(&site, "session.lost", room.id(), &json!({ "reason": "the keeper died" }));
+    site.start();
+    once("session.lost", room.id());
+    drop(room.tell("start"));
+    assert_eq!(room.run("echo alive").text(), "alive\n");
+    site.verify();
+}
+
+fn commands_of_a_session_that_cannot_be_taken_over_end(person: Person) {
+    let site = Site::new(person);
+    let (room, other) = (site.plain_room(), site.plain_room());
+    let first = room.sh("sleep 1000");
+    let second = room.sh("sleep 1000");
+    let kept = other.sh("sleep 1000");
+    site.kill();
+    // Its output cannot be followed any more.
+    let folder = site.state().join("sessions").join(room.id()).join("commands");
+    std::fs::remove_dir_all(folder.join(second.to_string())).expect("it is there");
+    std::fs::write(folder.join(second.to_string()), "").expect("tests are root");
+    for _ in 0..2 {
+        site.start();
+        assert_eq!(room.state(), State::Stopped);
+        for number in [first, second] {
+            let command = room.command(number);
+            assert_eq!(command.state, CommandState::Interrupted, "{command:?}");
+            assert_eq!(command.reason.expect("it says why").code, "sandbox-lost");
+            let of = json!({ "command": number });
+            assert_eq!(count(&site, "command.ended", room.id(), &of), [1, 1]);
+        }
+        assert_eq!(other.command(kept).state, CommandState::Running);
+        site.kill();
+    }
+    site.start();
     site.verify();
 }
 

@@ -10,6 +10,8 @@ mod access;
 #[cfg(test)]
 mod audit;
 #[cfg(test)]
+mod changes;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod control;

@@ -4,6 +4,7 @@
 //! its own. What concerns the daemon itself, or everything it has recorded, is tested with a daemon
 //! apart.
 
+mod changes;
 mod commands;
 mod control;
 mod daemon;

@@ -99,7 +99,7 @@ fn requests(s: &mut Schemas) -> Vec<Operation> {
             .about(
                 "Saying yes to a wish for a folder names it, and it is granted. What is said for the \
                  session or for always answers the same wish in the same words again; about a \
-                 host it becomes a rule.",
+                 host or a name it becomes a rule.",
             )
             .takes::<Decide>(s)
             .gives::<Request>(200, "The request, answered", s)

@@ -5,6 +5,7 @@
 //! the handlers really do is compared with it by requests that are made up from it.
 
 mod audit;
+mod changes;
 mod commands;
 mod files;
 mod network;
@@ -67,6 +68,7 @@ fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     let mut all = sessions::operations(schemas);
     all.extend(commands::operations(schemas));
     all.extend(files::operations(schemas));
+    all.extend(changes::operations(schemas));
     all.extend(network::operations(schemas));
     all.extend(audit::operations(schemas));
     all
@@ -144,6 +146,7 @@ fn tags() -> Value {
         ("grants", "Folders of the user in a session"),
         ("commands", "What runs in a session"),
         ("files", "What lies in a session's folders"),
+        ("changes", "What sessions did to folders, and how it is taken back"),
         ("network", "What sessions reach"),
         ("secrets", "What sessions use without knowing it"),
         ("requests", "What sessions ask for and the user answers"),

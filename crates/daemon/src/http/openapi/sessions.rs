@@ -13,8 +13,15 @@ use serde_json::{Value, json};
 pub(super) const KEEPER: &[&str] =
     &["host", "host-unable", "step-failed", "layer-missing", "no-sandbox", "unrecorded"];
 /// A sandbox is made.
-const MAKING: &[&str] =
-    &["limit-unenforceable", "folder-changed", "folder-refused", "session-exists", "no-space"];
+const MAKING: &[&str] = &[
+    "limit-unenforceable",
+    "folder-changed",
+    "folder-refused",
+    "session-exists",
+    "no-space",
+    "no-door",
+    "bad-rule",
+];
 /// A folder of the host is opened and granted.
 pub(super) const GRANTING: &[&str] = &[
     "no-folder",
@@ -26,6 +33,9 @@ pub(super) const GRANTING: &[&str] = &[
     "folder-changed",
     "grant-exists",
     "too-many",
+    "no-door",
+    "bad-limit",
+    "bad-rule",
 ];
 
 pub(super) fn operations(s: &mut Schemas) -> Vec<Operation> {
@@ -122,6 +132,8 @@ fn made(operation: Operation) -> Operation {
         "usageHistory",
         "listGrants",
         "addGrant",
+        "listChanges",
+        "listProtected",
         "listCommands",
         "startCommand",
         "showNetwork",
@@ -186,10 +198,13 @@ fn grants(s: &mut Schemas) -> Vec<Operation> {
             "changeGrant",
             "Give a granted folder another access",
         )
-        .about("Processes that hold on to the folder are killed, as they are by a revocation.")
+        .about(
+            "Processes that hold on to the folder are killed, as they are by a revocation. With the \
+             same access nothing is taken away.",
+        )
         .takes::<GrantChange>(s)
         .gives::<Regranted>(200, "The grant as it is now, and what the change did", s)
-        .refuses(&[KEEPER, MAKING, &["no-grant", "creating", "ended"]]),
+        .refuses(&[KEEPER, MAKING, &["no-grant", "creating", "ended", "bad-limit"]]),
         Operation::new(
             "DELETE /v1/sessions/{id}/grants/{name}",
             "revokeGrant",

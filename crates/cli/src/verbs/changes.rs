@@ -1,0 +1,338 @@
+//! `cowork changes` and `cowork diff`: what a session did to folders.
+
+use super::{on, target};
+use crate::arguments::{ChangesOf, Diff};
+use crate::daemon;
+use crate::failure::Failure;
+use crate::request;
+use crate::show::table::{Cell, Colour, Table, Tone};
+use crate::show::{self, neutral, units};
+use cowork_client::types::{
+    Change, ChangeKind, ChangeSet, ChangedFile, Changes, Difference, MarkKind, Raw, SetKind,
+};
+use cowork_client::uri::Query;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A path that the user names, for the daemon: from the root, and without links on the way.
+pub(super) fn meant(path: &Path) -> Result<PathBuf, Failure> {
+    let home = cowork_client::places::home();
+    let path = request::expand(path, home.as_deref());
+    if path.starts_with(cowork_policy::plan::SESSIONS) {
+        return Ok(path);
+    }
+    let absolute = std::path::absolute(&path).map_err(|error| {
+        let sentence = format!("`{}` is no path", path.display());
+        Failure::input(sentence, "").with_cause(error.to_string())
+    })?;
+    let mut plain = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            std::path::Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    // The name itself may be a link or gone; what is above it may be gone as well.
+    let mut above = plain.parent();
+    while let Some(folder) = above {
+        if let Ok(real) = cowork_sandbox::folder::Folder::open(folder) {
+            let below = plain.strip_prefix(folder).unwrap_or(Path::new(""));
+            return Ok(real.path().join(below));
+        }
+        above = folder.parent();
+    }
+    Ok(plain)
+}
+
+/// The same for a body of JSON.
+pub(super) fn meant_all(paths: &[PathBuf]) -> Result<Vec<Raw>, Failure> {
+    paths.iter().map(|path| meant(path).map(|path| request::raw(&path))).collect()
+}
+
+fn query(id: &str, below: &str, set: Option<u32>, path: Option<&Path>) -> Query {
+    Query::new(target(id, below))
+        .with_some("set", set.map(|set| set.to_string()))
+        .with_some("path", path.map(|path| path.as_os_str().as_bytes()))
+}
+
+/// `cowork changes`.
+pub(crate) fn changes(options: &ChangesOf) -> Result<ExitCode, Failure> {
+    let path = options.path.as_deref().map(meant).transpose()?;
+    let mut client = daemon::connect()?;
+    let (_, changes) = on(&mut client, &options.session, |client, id| {
+        client.get::<Changes>(query(id, "/changes", options.set, path.as_deref()))
+    })?;
+    if options.output.json {
+        return show::json(&changes);
+    }
+    show::print(text(&changes, Colour::of_stdout()))
+}
+
+fn text(changes: &Changes, colour: Colour) -> String {
+    if changes.changes.is_empty() {
+        let undone = changes.sets.iter().any(|set| set.undone_by.is_some());
+        return if undone { "everything is undone\n" } else { "nothing is changed\n" }.to_owned();
+    }
+    let mut out = marks(&changes.changes, colour);
+    let mut table = Table::new(["CHANGE", "PATH", "SIZE", "SETS"]);
+    for kind in [
+        ChangeKind::Added,
+        ChangeKind::Modified,
+        ChangeKind::Deleted,
+        ChangeKind::Renamed,
+        ChangeKind::Attributes,
+    ] {
+        for change in changes.changes.iter().filter(|change| change.kind == kind) {
+            let (word, tone) = said(change);
+            table.row([
+                Cell::new(word, tone),
+                shown_path(change).into(),
+                size(change).into(),
+                numbers(&change.sets).into(),
+            ]);
+        }
+    }
+    out.push_str(&table.render(colour));
+    out.push('\n');
+    out.push_str(&sets(&changes.sets, colour));
+    out
+}
+
+/// What a person should know, before anything else.
+fn marks(changes: &[Change], colour: Colour) -> String {
+    let mut out = String::new();
+    for (kind, title, tone) in [
+        (MarkKind::NotUndoable, "cannot be undone", Tone::Bad),
+        (MarkKind::RunsHere, "runs on your machine", Tone::Warning),
+        (MarkKind::Protected, "has a protected name", Tone::Warning),
+        (MarkKind::Conflict, "changed by you since", Tone::Warning),
+    ] {
+        for change in changes {
+            for mark in change.marks.iter().filter(|mark| mark.mark == kind) {
+                let reason = mark.reason.as_deref().map(|reason| format!(": {reason}"));
+                let reason = neutral::line(&reason.unwrap_or_default());
+                let title = colour.paint(title, tone);
+                // Writing to a string cannot fail.
+                cowork_sys::ignore(writeln!(out, "{title}  {}{reason}", show::raw(&change.host)));
+            }
+        }
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// What became of a name, in a word.
+fn said(change: &Change) -> (&'static str, Tone) {
+    match (change.kind, change.modified) {
+        (ChangeKind::Added, _) => ("added", Tone::Good),
+        (ChangeKind::Modified, _) => ("modified", Tone::Warning),
+        (ChangeKind::Deleted, _) => ("deleted", Tone::Bad),
+        (ChangeKind::Renamed, false) => ("renamed", Tone::Plain),
+        (ChangeKind::Renamed, true) => ("renamed, modified", Tone::Warning),
+        (ChangeKind::Attributes, _) => ("attributes", Tone::Plain),
+    }
+}
+
+fn shown_path(change: &Change) -> String {
+    let slash = if change.file == ChangedFile::Folder { "/" } else { "" };
+    let path = format!("{}{slash}", change.host.lossy());
+    match &change.from {
+        Some(from) => format!("{path} (was {})", from.lossy()),
+        None => path,
+    }
+}
+
+fn size(change: &Change) -> String {
+    match (change.before, change.after) {
+        (Some(before), Some(after)) if before != after => {
+            format!("{} -> {}", units::bytes(before), units::bytes(after))
+        }
+        (_, Some(size)) | (Some(size), None) => units::bytes(size),
+        (None, None) => String::new(),
+    }
+}
+
+fn numbers(sets: &[u32]) -> String {
+    sets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Sets under titles.
+pub(super) fn sets(sets: &[ChangeSet], colour: Colour) -> String {
+    let mut table = Table::new(["SET", "WHEN", "BY", "COMMAND", "STATE"]);
+    for set in sets {
+        table.row([
+            set.set.to_string().into(),
+            units::moment(&set.began).into(),
+            by(set).into(),
+            show::words(&set.argv).into(),
+            state(set),
+        ]);
+    }
+    table.render(colour)
+}
+
+fn by(set: &ChangeSet) -> String {
+    match (set.kind, set.command) {
+        (SetKind::Command, Some(number)) => format!("command {number}"),
+        (SetKind::Command, None) => "a command".to_owned(),
+        (SetKind::Undo, _) => format!("undo of {}", numbers(&set.undoes)),
+        (SetKind::Apply, _) => "apply".to_owned(),
+    }
+}
+
+fn state(set: &ChangeSet) -> Cell {
+    match set.undone_by {
+        Some(number) => Cell::new(format!("undone by {number}"), Tone::Plain),
+        None => Cell::new("", Tone::Plain),
+    }
+}
+
+/// `cowork diff`.
+pub(crate) fn diff(options: &Diff) -> Result<ExitCode, Failure> {
+    let paths = options.paths.iter().map(|path| meant(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut client = daemon::connect()?;
+    let mut all: Vec<Difference> = Vec::new();
+    let mut asked: Vec<Option<&Path>> = paths.iter().map(|path| Some(path.as_path())).collect();
+    if asked.is_empty() {
+        asked.push(None);
+    }
+    for path in asked {
+        let (_, found) = on(&mut client, &options.session, |client, id| {
+            client.get::<Vec<Difference>>(query(id, "/diff", options.set, path))
+        })?;
+        let new = found.into_iter().filter(|one| !all.contains(one)).collect::<Vec<_>>();
+        all.extend(new);
+    }
+    if options.output.json {
+        return show::json(&all);
+    }
+    let colour = Colour::of_stdout();
+    show::print(all.iter().map(|one| difference(one, colour)).collect::<String>())
+}
+
+fn difference(difference: &Difference, colour: Colour) -> String {
+    let change = &difference.change;
+    let (word, tone) = said(change);
+    let title = neutral::line(&format!("{word} {}", shown_path(change)));
+    let mut out = colour.paint(&title, if tone == Tone::Plain { Tone::Strong } else { tone });
+    out.push('\n');
+    if let Some(note) = &difference.note {
+        out.push_str(&neutral::text(note));
+        out.push('\n');
+    }
+    for line in difference.text.iter().flat_map(|text| text.lines()) {
+        let tone = match line.as_bytes().first() {
+            Some(b'+') => Tone::Good,
+            Some(b'-') => Tone::Bad,
+            Some(b'@') => Tone::Strong,
+            _ => Tone::Plain,
+        };
+        out.push_str(&colour.paint(&neutral::text(line), tone));
+        out.push('\n');
+    }
+    out
+}
+
+/// How many names a session changed, in one line, if it changed any.
+pub(crate) fn summary(changes: &Changes) -> Option<String> {
+    let files = changes.changes.iter().filter(|change| change.file != ChangedFile::Folder);
+    let count = match files.count() {
+        0 => changes.changes.len(),
+        files => files,
+    };
+    let id = &changes.session;
+    let many = units::count(count, "file", "files");
+    let line = format!(
+        "{many} changed; see `cowork changes {id}`, take them back with `cowork undo {id}`"
+    );
+    (count > 0).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Colour, difference, summary, text};
+    use cowork_client::types::{
+        Change, ChangeKind, ChangeMark, ChangeSet, ChangedFile, Changes, Difference, MarkKind, Raw,
+        SetKind,
+    };
+
+    fn change(kind: ChangeKind, path: &str) -> Change {
+        Change {
+            grant: "site".into(),
+            path: Raw::new(path),
+            host: Raw::new(format!("/home/me/site/{path}")),
+            kind,
+            from: None,
+            modified: false,
+            file: ChangedFile::File,
+            before: None,
+            after: Some(2048),
+            sets: vec![1],
+            marks: Vec::new(),
+        }
+    }
+
+    fn changes() -> Changes {
+        let mark = ChangeMark { mark: MarkKind::NotUndoable, reason: Some("too large".into()) };
+        let gone = Change {
+            before: Some(10),
+            after: None,
+            marks: vec![mark],
+            ..change(ChangeKind::Deleted, "big\u{1b}[2J")
+        };
+        let set = ChangeSet {
+            set: 1,
+            kind: SetKind::Command,
+            undoes: Vec::new(),
+            command: Some(3),
+            argv: vec![Raw::new("make"), Raw::new("all it")],
+            began: "2026-01-02T03:04:05.678Z".into(),
+            last: "2026-01-02T03:04:05.678Z".into(),
+            records: 2,
+            undone_by: None,
+            folders: Vec::new(),
+        };
+        Changes {
+            session: "able-bohr".into(),
+            sets: vec![set],
+            changes: vec![gone, change(ChangeKind::Added, "new")],
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_undone_comes_first() {
+        let text = text(&changes(), Colour::Off);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "cannot be undone  /home/me/site/big\\u{1b}[2J: too large");
+        assert_eq!(lines[1], "");
+        assert_eq!(lines[2], "CHANGE   PATH                        SIZE  SETS");
+        assert_eq!(lines[3], "added    /home/me/site/new           2K    1");
+        assert_eq!(lines[4], "deleted  /home/me/site/big\\u{1b}[2J  10    1");
+        assert!(text.ends_with("1    2026-01-02T03:04:05Z  command 3  make 'all it'\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_of_a_difference_acts_on_a_terminal() {
+        let one = Difference {
+            change: change(ChangeKind::Modified, "a\nb"),
+            text: Some("@@ -1 +1 @@\n-old\n+new\u{1b}]0;x\u{7}\n".into()),
+            note: None,
+        };
+        let text = difference(&one, Colour::Off);
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+        assert!(text.starts_with("modified /home/me/site/a\\nb\n@@"), "{text:?}");
+        assert!(difference(&one, Colour::On).contains("\u{1b}[31m-old\u{1b}[0m"));
+    }
+
+    #[test]
+    fn a_summary_names_the_session_twice() {
+        let line = summary(&changes()).unwrap();
+        assert!(line.starts_with("2 files changed; see `cowork changes able-bohr`"), "{line}");
+        let nothing = Changes { changes: Vec::new(), ..changes() };
+        assert_eq!(summary(&nothing), None);
+    }
+}

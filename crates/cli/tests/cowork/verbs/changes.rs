@@ -1,0 +1,146 @@
+//! `changes`, `diff`, `undo`, `redo`, `history`, `protect`, `apply`, `discard`: what sessions did to
+//! folders.
+
+use super::{Desk, id, text};
+use crate::support::for_everyone;
+use cowork_testbed::Person;
+
+for_everyone!(
+    what_a_command_did_is_shown_and_taken_back,
+    a_conflict_is_shown_with_both_versions,
+    what_a_session_that_is_gone_did_is_taken_back,
+    protected_names_are_refused_by_rule,
+    staged_changes_are_applied_or_discarded,
+    without_the_daemon_rules_hold_and_nothing_is_recorded,
+);
+
+fn what_a_command_did_is_shown_and_taken_back(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("changes", person);
+    desk.work.write("kept", "one\ntwo\n");
+    desk.make(id, &["--guard", "off"]);
+    assert_eq!(desk.good(&["changes", id]), "nothing is changed\n");
+    desk.sh(id, "cd mnt/work; echo 2 > kept; echo new > new").good();
+    let said = desk.good(&["changes", id]);
+    let added = format!("added     {}/new", desk.path());
+    assert!(said.contains("CHANGE ") && said.contains(&added), "{said}");
+    assert!(said.contains(&format!("modified  {}/kept", desk.path())), "{said}");
+    assert!(said.contains("command 1") && said.contains("sh -c"), "{said}");
+    let document = desk.json(&["changes", "--json", id]);
+    assert_eq!(document["sets"][0]["command"], 1);
+    assert_eq!(document["changes"].as_array().map(Vec::len), Some(2));
+    // Paths are meant from where the user is, and in the session's view.
+    let diff = desk.good(&["diff", id, "kept"]);
+    assert!(diff.contains("\n-one\n-two\n+2\n"), "{diff}");
+    assert!(!diff.contains("+new"), "{diff}");
+    assert_eq!(desk.good(&["diff", id, &format!("/sessions/{id}/mnt/work/kept")]), diff);
+    let tried = desk.good(&["undo", "--dry-run", id]);
+    assert!(tried.ends_with("2 names would be brought back\n"), "{tried}");
+    assert_eq!(desk.work.read("new").as_deref(), Some("new\n"));
+    let said = desk.good(&["undo", id, "kept"]);
+    assert!(said.contains("1 name brought back, as set 2"), "{said}");
+    assert_eq!(desk.work.read("kept").as_deref(), Some("one\ntwo\n"));
+    assert_eq!(desk.work.read("new").as_deref(), Some("new\n"));
+    desk.good(&["redo", id]);
+    assert_eq!(desk.work.read("kept").as_deref(), Some("2\n"));
+    desk.good(&["undo", "--all", id]);
+    assert_eq!(
+        (desk.work.read("kept").as_deref(), desk.work.read("new")),
+        (Some("one\ntwo\n"), None)
+    );
+    let history = desk.good(&["history", "."]);
+    assert!(history.contains(&format!("session {id} of ")), "{history}");
+    assert!(history.contains("kept 14 days after a session is gone, up to 5G of all"), "{history}");
+    desk.refused(
+        &["undo", id],
+        1,
+        "cowork: there is nothing to undo there\n  hint: see `cowork changes`\n",
+    );
+}
+
+fn a_conflict_is_shown_with_both_versions(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("conflict", person);
+    desk.work.write("file", "before\n");
+    desk.make(id, &["--guard", "off"]);
+    desk.sh(id, "echo theirs > mnt/work/file").good();
+    desk.work.write("file", "mine\n");
+    let refused = desk.say(&["undo", id]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.text().contains("CHANGED SINCE"), "{refused:?}");
+    assert!(refused.text().contains(&format!("{}/file", desk.path())), "{refused:?}");
+    assert!(refused.err.contains("--ours"), "{refused:?}");
+    assert_eq!(desk.work.read("file").as_deref(), Some("mine\n"));
+    assert_eq!(desk.say(&["undo", "--theirs", id]).code, 0);
+    assert_eq!(desk.work.read("file").as_deref(), Some("before\n"));
+    assert_eq!(desk.say(&["redo", id]).code, 0);
+    assert_eq!(desk.work.read("file").as_deref(), Some("mine\n"));
+}
+
+fn what_a_session_that_is_gone_did_is_taken_back(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("once", person);
+    desk.work.write("precious", "data\n");
+    let grant = format!("{}=work", desk.path());
+    let run = ["run", "--id", id, "--guard", "off", "--grant", &grant, "--cd", "mnt/work"];
+    let ran = desk.say(&[&run[..], &["--", "rm", "precious"]].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "no word where no person looks");
+    assert_eq!(desk.work.read("precious"), None);
+    assert!(desk.good(&["changes", id]).contains("deleted"));
+    assert!(desk.good(&["history", desk.path()]).contains("gone since"));
+    desk.good(&["undo", id]);
+    assert_eq!(desk.work.read("precious").as_deref(), Some("data\n"));
+}
+
+fn protected_names_are_refused_by_rule(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("protect", person);
+    desk.make(id, &[]);
+    let said = desk.good(&["protect", "list", id]);
+    assert!(said.starts_with("POLICY") && said.contains(".envrc"), "{said}");
+    desk.good(&["protect", "add", id, "ci/**", "--deny", "--reason", "CI runs it"]);
+    assert_ne!(desk.sh(id, "mkdir mnt/work/ci && echo x > mnt/work/ci/run").code, 0);
+    assert_eq!(desk.work.read("ci/run"), None);
+    let rules = desk.json(&["protect", "list", "--json", id]);
+    assert_eq!(
+        (text(&rules[0]["pattern"]), text(&rules[0]["policy"])),
+        ("ci/**".into(), "deny".into())
+    );
+    desk.good(&["protect", "remove", id, "ci/**"]);
+    desk.sh(id, "mkdir -p mnt/work/ci && echo x > mnt/work/ci/run").good();
+    let refused = desk.say(&["protect", "remove", id, "ci/**"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("you made no rule for `ci/**` here"), "{}", refused.err);
+}
+
+fn staged_changes_are_applied_or_discarded(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("staged", person);
+    desk.make(id, &[]);
+    let data = cowork_testbed::Folder::new(person, "data");
+    data.write("file", "old\n");
+    let path = data.path().to_str().expect("test folders are text");
+    desk.good(&["grant", id, &format!("{path}:staged=data")]);
+    desk.sh(id, "echo new > mnt/data/file; echo a > mnt/data/a").good();
+    assert_eq!((data.read("file").as_deref(), data.read("a")), (Some("old\n"), None));
+    desk.good(&["apply", id, &format!("{path}/a")]);
+    assert_eq!(
+        (data.read("file").as_deref(), data.read("a").as_deref()),
+        (Some("old\n"), Some("a\n"))
+    );
+    assert_eq!(desk.good(&["discard", id, path]), format!("nothing is staged of {path}\n"));
+    assert_eq!(desk.sh(id, "cat mnt/data/file").good(), "old\n");
+}
+
+fn without_the_daemon_rules_hold_and_nothing_is_recorded(person: Person) {
+    let desk = Desk::new(person);
+    let grant = format!("{}=work", desk.path());
+    let run = ["run", "--no-daemon", "--grant", &grant, "--cd", "mnt/work", "--", "sh", "-c"];
+    let ran = desk.say(&[&run[..], &["echo fine > fine; echo bad > .envrc"]].concat());
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("without the daemon nobody can be asked"), "{}", ran.err);
+    assert_eq!(desk.work.read("fine").as_deref(), Some("fine\n"));
+    assert_eq!(desk.work.read(".envrc"), None);
+    let explained = desk.say(&["explain", "--grant", &grant]);
+    assert!(explained.text().contains("with `--no-daemon` nothing is recorded"));
+}
