@@ -4,7 +4,7 @@ use crate::site::Site;
 use crate::stopped::Stopped;
 use cowork_api::guest::{Ending, Execute, FromInit, Stdio, ToInit};
 use cowork_api::keeper::{Reply, Request, Revoked};
-use cowork_api::plan::SessionPlan;
+use cowork_api::plan::{SessionPlan, Writing};
 use cowork_policy::plan::{self, GrantRequest, Home, HostSystem, SessionRequest, Strictness};
 use cowork_policy::seccomp::{Debugging, Profile};
 use cowork_policy::{Access, GrantName, HostPath, Limits, SessionId};
@@ -113,7 +113,7 @@ pub(crate) fn grant_of(path: &Path, access: Access) -> Result<GrantRequest, Stop
     let folder = Folder::open(path).map_err(|error| refused(&error))?;
     let path = HostPath::new(folder.path()).map_err(|error| refused(&error))?;
     let name = GrantName::from_path(&path).map_err(|error| refused(&error))?;
-    Ok(GrantRequest { path, folder: folder.identity(), access, name })
+    Ok(GrantRequest { path, folder: folder.identity(), access, name, writing: Writing::default() })
 }
 
 /// The grant that every measured session has.

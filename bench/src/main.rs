@@ -12,6 +12,7 @@ mod book;
 mod bundle;
 mod daemon;
 mod engine;
+mod files;
 mod growth;
 mod life;
 mod memory;
@@ -69,7 +70,7 @@ type Measure = fn(&Site, &Options, &mut Book) -> Result<(), Stopped>;
 fn measure(options: &Options) -> Result<(), Stopped> {
     let site = Site::prepare(options)?;
     let mut book = Book::default();
-    let parts: [(Part, &str, Measure); 7] = [
+    let parts: [(Part, &str, Measure); 8] = [
         (Part::Start, "starting a program", start::measure),
         (Part::Life, "changing a session", life::measure),
         (Part::Memory, "memory of idle sessions", memory::measure),
@@ -77,6 +78,7 @@ fn measure(options: &Options) -> Result<(), Stopped> {
         (Part::Growth, "growth of the time to make a session", growth::measure),
         (Part::Daemon, daemon::TITLE, daemon::measure),
         (Part::Network, network::TITLE, network::measure),
+        (Part::Files, files::TITLE, files::measure),
     ];
     for (part, title, run) in parts {
         if !options.parts.contains(&part) {

@@ -9,7 +9,7 @@ usage: cowork-bench [OPTIONS]
   --quick            few repetitions, to see that everything works
   --as-user          measure as an ordinary user (to be started as root)
   --json FILE        write the results there as well
-  --only PART,…      of start, life, memory, steady, growth, daemon, network
+  --only PART,…      of start, life, memory, steady, growth, daemon, network, files
   --rounds N         turns that every quick contender gets
   --idle N           sessions whose memory is measured
   --live N           largest number of live sessions
@@ -28,9 +28,10 @@ pub(crate) enum Part {
     Growth,
     Daemon,
     Network,
+    Files,
 }
 
-const PARTS: [(Part, &str); 7] = [
+const PARTS: [(Part, &str); 8] = [
     (Part::Start, "start"),
     (Part::Life, "life"),
     (Part::Memory, "memory"),
@@ -38,6 +39,7 @@ const PARTS: [(Part, &str); 7] = [
     (Part::Growth, "growth"),
     (Part::Daemon, "daemon"),
     (Part::Network, "network"),
+    (Part::Files, "files"),
 ];
 
 /// How much is measured.

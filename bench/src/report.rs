@@ -2,14 +2,14 @@
 
 use crate::book::{Book, Row, Seen, Summary, micros};
 use crate::site::Site;
-use crate::{daemon, life, memory, network, start, steady};
+use crate::{daemon, files, life, memory, network, start, steady};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// A promise about speed or size.
-struct Target {
-    name: &'static str,
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
     /// What it may be at most, or must be at least.
     bound: Bound,
     unit: &'static str,
@@ -19,19 +19,20 @@ struct Target {
     best: Option<f64>,
 }
 
+/// On which side of a number something is to be.
 #[derive(Clone, Copy)]
-enum Bound {
+pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
 impl Target {
-    fn new(name: &'static str, bound: Bound, unit: &'static str, pair: Pair) -> Self {
+    pub(crate) fn new(name: &'static str, bound: Bound, unit: &'static str, pair: Pair) -> Self {
         let (measured, best) = pair.unzip();
         Self { name, bound, unit, measured, best }
     }
 
-    fn verdict(&self) -> &'static str {
+    pub(crate) fn verdict(&self) -> &'static str {
         match (self.bound, self.measured) {
             (_, None) => "not measured",
             (Bound::AtMost(bound), Some(measured)) if measured <= bound => "met",
@@ -49,7 +50,7 @@ impl Target {
 }
 
 /// A median and a shortest time, or a ratio of each.
-type Pair = Option<(f64, f64)>;
+pub(crate) type Pair = Option<(f64, f64)>;
 
 fn targets(book: &Book) -> Vec<Target> {
     let time = |name: &str| {
@@ -79,6 +80,7 @@ fn targets(book: &Book) -> Vec<Target> {
     ];
     targets.extend(daemon_targets(book));
     targets.extend(network_targets(book));
+    targets.extend(files::promises(book));
     targets
 }
 

@@ -1,7 +1,7 @@
 //! The table's type: an attack is data around one function.
 
 use crate::attacks;
-use crate::scene::{Outcome, Scene};
+use crate::scene::{Lost, Outcome, Scene};
 use crate::stage::{Shot, Stage};
 use std::process::Command;
 
@@ -82,6 +82,27 @@ pub(crate) enum Found {
     OnSomeHosts,
 }
 
+/// Who makes an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// One session.
+    Alone,
+    /// Two at the same time.
+    Partner,
+}
+
+/// Whether something is part of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// It is not.
+    No,
+    /// It is.
+    Yes,
+}
+
+/// Puts things there for a run, which has this token.
+pub(crate) type Prepare = fn(&Stage, &str) -> Result<(), Lost>;
+
 /// How the program is started, bare and as `cowork`.
 #[derive(Clone, Copy)]
 pub(crate) enum Launch {
@@ -113,6 +134,15 @@ pub(crate) struct Attack {
     pub folders: &'static [(&'static str, &'static str)],
     /// Whether its sessions may reach a port of the host.
     pub online: bool,
+    /// Names that its sessions may not change in the writable folder. Where there are some, the
+    /// session is one of profile `strict`, the only one in which changes are judged.
+    pub refused: &'static [&'static str],
+    /// Whether a second session of the same kind makes the attack at the same time, as its partner.
+    pub company: Company,
+    /// What the host puts there before each run.
+    pub prepare: Option<Prepare>,
+    /// Whether what was seen on the bare host is shown beside what was seen in the session.
+    pub control_shown: Shown,
     /// How a refusal begins, and the layer that refuses so: in both profiles, or in `strict` and,
     /// after a bar, in `nested`.
     pub refusals: &'static [(&'static str, &'static str)],
@@ -140,6 +170,10 @@ impl Attack {
             options: &[],
             folders: &[],
             online: false,
+            refused: &[],
+            company: Company::Alone,
+            prepare: None,
+            control_shown: Shown::No,
             refusals,
         }
     }
@@ -179,6 +213,26 @@ impl Attack {
     /// In sessions that may reach one port of the host.
     pub(crate) const fn online(self) -> Self {
         Self { online: true, ..self }
+    }
+
+    /// In sessions that may not change these names.
+    pub(crate) const fn refusing(self, refused: &'static [&'static str]) -> Self {
+        Self { refused, ..self }
+    }
+
+    /// By two sessions together.
+    pub(crate) const fn with_partner(self) -> Self {
+        Self { company: Company::Partner, ..self }
+    }
+
+    /// On things that the host puts there anew for each run; it is told the run's token.
+    pub(crate) const fn prepared(self, prepare: Prepare) -> Self {
+        Self { prepare: Some(prepare), ..self }
+    }
+
+    /// Shown beside what was seen on the bare host.
+    pub(crate) const fn compared(self) -> Self {
+        Self { control_shown: Shown::Yes, ..self }
     }
 
     pub(crate) const fn on_some_hosts(self) -> Self {

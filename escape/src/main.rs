@@ -5,7 +5,8 @@
 //! listener of the host, a file outside, a signal received. An attack that does not win bare
 //! proves nothing and counts as a failure; one that the kernel here cannot make is shown as not run.
 //!
-//! Without arguments, or with `--only SUBSTRING`, this is the harness. `attack NAME KEY=VALUE…`
+//! Without arguments, or with `--only SUBSTRING`, this is the harness; `--tries NUMBER` makes it try
+//! each race of files so often, instead of for a short time. `attack NAME KEY=VALUE…`
 //! makes one attack in this process and says on one line what it observed; `engine` makes those on
 //! grants and revocations, see [`engine`].
 //!
@@ -32,7 +33,7 @@ mod scene;
 mod stage;
 mod victim;
 
-use attack::Attack;
+use attack::{Attack, Shown};
 use cowork_testbed::Person;
 use report::{PROFILES, Row, Totals, Verdict};
 use runner::Winner;
@@ -46,8 +47,7 @@ use std::time::{Duration, Instant};
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
-        None => harness(""),
-        Some("--only") => harness(&words.next().unwrap_or_default()),
+        None | Some("--only" | "--tries") => harness_by(std::env::args().skip(1)),
         Some("attack") => {
             let name = words.next().unwrap_or_default();
             one(&name, words)
@@ -57,7 +57,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some(other) => {
-            println!("`{other}` is not a word of this program: use `--only` or `attack`");
+            println!(
+                "`{other}` is not a word of this program: use `--only`, `--tries` or `attack`"
+            );
             ExitCode::from(2)
         }
     }
@@ -78,10 +80,27 @@ fn one(name: &str, words: impl Iterator<Item = String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn harness(only: &str) -> ExitCode {
+/// The harness, as its options say.
+fn harness_by(mut words: impl Iterator<Item = String>) -> ExitCode {
+    let (mut only, mut tries) = (String::new(), None);
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap_or_default();
+        match (word.as_str(), value.parse::<u64>()) {
+            ("--only", _) => only = value,
+            ("--tries", Ok(number)) => tries = Some(number),
+            _ => {
+                println!("`{word} {value}` is not understood: use `--only TEXT`, `--tries NUMBER`");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    harness(&only, tries)
+}
+
+fn harness(only: &str, tries: Option<u64>) -> ExitCode {
     let begin = Instant::now();
     let mut rows: Vec<Row> = std::thread::scope(|scope| {
-        let threads = Person::ALL.map(|person| scope.spawn(move || rows_of(person, only)));
+        let threads = Person::ALL.map(|person| scope.spawn(move || rows_of(person, only, tries)));
         let join = |(thread, person): (ScopedJoinHandle<'_, Vec<Row>>, Person)| {
             thread.join().unwrap_or_else(|_panic| vec![broken(person, "the harness panicked")])
         };
@@ -109,7 +128,7 @@ fn broken(person: Person, why: &str) -> Row {
 }
 
 /// Every attack on the sessions of one person.
-fn rows_of(person: Person, only: &str) -> Vec<Row> {
+fn rows_of(person: Person, only: &str, tries: Option<u64>) -> Vec<Row> {
     let row = |class, attack: &str, profile, verdict| Row {
         class,
         attack: attack.to_owned(),
@@ -117,7 +136,7 @@ fn rows_of(person: Person, only: &str) -> Vec<Row> {
         profile,
         verdict,
     };
-    let stage = match Stage::new(person) {
+    let stage = match Stage::new(person, tries) {
         Ok(stage) => stage,
         Err(lost) => return vec![broken(person, &format!("no host's side: {lost}"))],
     };
@@ -126,9 +145,13 @@ fn rows_of(person: Person, only: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for attack in &attacks {
         let control = runner::control(&stage, attack);
-        for profile in PROFILES {
+        let judged = attack.refused.is_empty();
+        for profile in PROFILES.into_iter().filter(|profile| judged || *profile == "strict") {
             let verdict = match &control {
-                Ok(winner) => told(*winner, runner::confined(&stage, attack, profile)),
+                Ok((winner, bare)) => {
+                    let verdict = runner::confined(&stage, attack, profile);
+                    told(*winner, verdict, (attack.control_shown == Shown::Yes).then_some(bare))
+                }
                 Err(verdict) => verdict.clone(),
             };
             rows.push(row(attack.class, attack.name, profile, verdict));
@@ -144,8 +167,12 @@ fn rows_of(person: Person, only: &str) -> Vec<Row> {
 }
 
 /// Says where a row proves less: the person could not have won without a session either.
-fn told(winner: Winner, verdict: Verdict) -> Verdict {
+fn told(winner: Winner, verdict: Verdict, bare: Option<&String>) -> Verdict {
     match (winner, verdict) {
+        (Winner::Person, Verdict::Contained(text)) => Verdict::Contained(match bare {
+            Some(bare) => format!("{text}; bare: {bare}"),
+            None => text,
+        }),
         (Winner::OnlyRoot, Verdict::Contained(text)) => {
             Verdict::Contained(format!("{text}; bare, only root wins"))
         }

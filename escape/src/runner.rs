@@ -1,6 +1,6 @@
 //! Runs an attack bare and in a session, and says what came of it.
 
-use crate::attack::{Attack, Control, Found, Judge, Launch, Permitted, Target};
+use crate::attack::{Attack, Company, Control, Found, Judge, Launch, Permitted, Target};
 use crate::raw::{self, flags, signed};
 use crate::report::Verdict;
 use crate::scene::Lost;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Longest time of one attack; beyond it the process is killed and the attack has said nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer a race may take whose tries are counted.
+const RACE: Duration = Duration::from_mins(1);
 
 /// Where an attack runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +48,15 @@ pub(crate) enum Winner {
 }
 
 /// Runs an attack bare: who won, else why it proves nothing.
-pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<Winner, Verdict> {
+pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<(Winner, String), Verdict> {
     match shoot(stage, attack, Place::Bare) {
-        Ok(Came::Won(_)) if attack.control == Control::Root && stage.person == Person::User => {
+        Ok(Came::Won(seen)) if attack.control == Control::Root && stage.person == Person::User => {
             let weaker = Attack { control: Control::Person, ..*attack };
             let weaker = shoot(stage, &weaker, Place::Bare);
             let won = matches!(weaker, Ok(Came::Won(_)));
-            Ok(if won { Winner::Person } else { Winner::OnlyRoot })
+            Ok((if won { Winner::Person } else { Winner::OnlyRoot }, seen))
         }
-        Ok(Came::Won(_)) => Ok(Winner::Person),
+        Ok(Came::Won(seen)) => Ok((Winner::Person, seen)),
         Ok(Came::Lost(seen)) if is_missing(&seen) => {
             Err(Verdict::NotRun(format!("this kernel does not have it: {seen}")))
         }
@@ -109,6 +111,9 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let token = format!("token{}x{number}x", std::process::id());
+    if let Some(prepare) = attack.prepare {
+        prepare(stage, &token)?;
+    }
     let mut words = stage.words(&token);
     let victim = match (attack.target, place) {
         (Target::None, _) => None,
@@ -124,7 +129,20 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
     if let Some(victim) = &victim {
         words.extend([format!("pid={}", victim.pid), format!("memory={}", victim.memory)]);
     }
-    let mut command = command(stage, attack, place);
+    let partner = match attack.company {
+        Company::Partner => Some(Partner::start(stage, attack, (place, &words))?),
+        Company::Alone => None,
+    };
+    let made = match place {
+        Place::Session(profile) if !attack.refused.is_empty() => {
+            Some(Made::new(stage, attack, profile)?)
+        }
+        Place::Session(_) | Place::Bare => None,
+    };
+    let mut command = match &made {
+        Some(made) => made.command(stage),
+        None => command(stage, attack, place),
+    };
     command.args(["attack", attack.name]).args(words);
     if place != Place::Bare {
         command.arg("inside=yes");
@@ -134,13 +152,18 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
         change(stage, &mut command);
     }
     let mut most = Crowd::of(attack, &token);
+    let patience = PATIENCE + stage.tries.map_or(Duration::ZERO, |_| RACE);
     let (said, typed) = match attack.launch {
         Launch::Terminal => on_terminal(&mut command)?,
-        Launch::Plain | Launch::With(_) => (on_pipes(&mut command, &mut most)?, String::new()),
+        Launch::Plain | Launch::With(_) => {
+            (on_pipes(&mut command, &mut most, patience)?, String::new())
+        }
     };
     let victim = victim.map(Victim::finish).unwrap_or_default();
-    let shot =
-        Shot { token, victim, typed, most: most.most, claimed: matches!(said, Came::Won(_)) };
+    drop((made, partner));
+    let (Came::Won(text) | Came::Lost(text) | Came::Silent(text)) = &said;
+    let claimed = matches!(said, Came::Won(_));
+    let shot = Shot { token, victim, typed, most: most.most, claimed, said: text.clone() };
     let came = judge(stage, attack, &shot, said);
     stage.kept.lock().map_err(|_poisoned| Lost::new("another thread failed"))?.clear();
     Ok(came)
@@ -188,12 +211,100 @@ pub(crate) fn session(stage: &Stage, profile: &str, options: &[String]) -> Comma
     if stage.person == Person::User {
         command.arg("--best-effort");
     }
-    for (name, access) in [("kit", "ro"), ("yard", "rw"), ("locked", "ro")] {
-        let path = stage.path("mnt").join(name);
-        command.args(["--grant", &format!("{}:{access}={name}", path.display())]);
-    }
-    command.arg("--").arg(KIT).current_dir(stage.path(""));
+    command.args(grants(stage, profile)).arg("--").arg(KIT).current_dir(stage.path(""));
     command
+}
+
+/// The granted folders. In profile `nested` changes cannot be judged.
+fn grants(stage: &Stage, profile: &str) -> Vec<String> {
+    let writable = if profile == "nested" { "direct" } else { "rw" };
+    let grants = [("kit", "ro"), ("yard", writable), ("locked", "ro")].map(|(name, access)| {
+        let path = stage.path("mnt").join(name);
+        ["--grant".to_owned(), format!("{}:{access}={name}", path.display())]
+    });
+    grants.into_iter().flatten().collect()
+}
+
+/// A session with rules about names, removed at the end.
+struct Made {
+    person: Person,
+    id: String,
+}
+
+impl Made {
+    fn new(stage: &Stage, attack: &Attack, profile: &str) -> Result<Self, Lost> {
+        let mut command = stage.person.cowork();
+        command.args(["new", "--profile", profile, "--guard", "off"]).args(attack.options);
+        if stage.person == Person::User {
+            command.arg("--best-effort");
+        }
+        command.args(grants(stage, profile)).current_dir(stage.path(""));
+        let id = said_by(&mut command)?;
+        let made = Self { person: stage.person, id: id.trim().to_owned() };
+        for pattern in attack.refused {
+            let mut protect = stage.person.cowork();
+            protect.args(["protect", "add", &made.id, pattern, "--deny", "--grant", "yard"]);
+            said_by(&mut protect)?;
+        }
+        Ok(made)
+    }
+
+    fn command(&self, stage: &Stage) -> Command {
+        let mut command = self.person.cowork();
+        command.args(["exec", "--no-stdin", &self.id, "--", KIT]).current_dir(stage.path(""));
+        command
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        cowork_sys::ignore(said_by(self.person.cowork().args(["rm", &self.id])));
+    }
+}
+
+/// The same attack with the word `partner`, in a session of its own, or bare. Killed at the end.
+struct Partner {
+    child: Child,
+    /// Removed after the process has ended.
+    _made: Option<Made>,
+}
+
+impl Partner {
+    fn start(
+        stage: &Stage,
+        attack: &Attack,
+        (place, words): (Place, &[String]),
+    ) -> Result<Self, Lost> {
+        let made = match place {
+            Place::Session(profile) => Some(Made::new(stage, attack, profile)?),
+            Place::Bare => None,
+        };
+        let mut command = match &made {
+            Some(made) => made.command(stage),
+            None => command(stage, attack, place),
+        };
+        command.args(["attack", attack.name]).args(words).arg("partner=yes");
+        let null = Stdio::null;
+        let child = command.stdin(null()).stdout(null()).stderr(null()).spawn()?;
+        Ok(Self { child, _made: made })
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        cowork_sys::ignore(self.child.kill());
+        cowork_sys::ignore(self.child.wait());
+    }
+}
+
+/// What a command says that must succeed.
+fn said_by(command: &mut Command) -> Result<String, Lost> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(Lost::new(format!("{command:?}: {}", text(&output.stderr))))
 }
 
 /// How many processes of an attack there are at once, as the host sees it.
@@ -222,11 +333,11 @@ impl Crowd {
     }
 }
 
-fn on_pipes(command: &mut Command, crowd: &mut Crowd) -> Result<Came, Lost> {
+fn on_pipes(command: &mut Command, crowd: &mut Crowd, patience: Duration) -> Result<Came, Lost> {
     let mut child = command.spawn()?;
     let output = collect(child.stdout.take());
     let errors = collect(child.stderr.take());
-    let status = wait(&mut child, crowd)?;
+    let status = wait(&mut child, crowd, patience)?;
     // A process that outlives the attack may hold the pipes: what is there by then counts.
     let output = output.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
     let errors = errors.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
@@ -245,9 +356,13 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String>
     receive
 }
 
-fn wait(child: &mut Child, crowd: &mut Crowd) -> Result<Option<ExitStatus>, Lost> {
+fn wait(
+    child: &mut Child,
+    crowd: &mut Crowd,
+    patience: Duration,
+) -> Result<Option<ExitStatus>, Lost> {
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
+    while begin.elapsed() < patience {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

@@ -29,6 +29,8 @@ pub(crate) struct Shot {
     pub token: String,
     /// Whether the attack believes that it won.
     pub claimed: bool,
+    /// What the attack said of itself.
+    pub said: String,
     /// What the process that was aimed at said.
     pub victim: String,
     /// What arrived as input of the terminal.
@@ -55,6 +57,8 @@ pub(crate) struct Stage {
     /// What must stay open while an attack runs.
     pub kept: Mutex<Vec<OwnedFd>>,
     scratch: [PathBuf; 2],
+    /// How often each race is tried; as often as a short time allows without it.
+    pub tries: Option<u64>,
 }
 
 /// Bytes that arrived at any listener of the host.
@@ -99,7 +103,7 @@ impl Heard {
 
 impl Stage {
     /// Sets up everything for one person.
-    pub(crate) fn new(person: Person) -> Result<Self, Lost> {
+    pub(crate) fn new(person: Person, tries: Option<u64>) -> Result<Self, Lost> {
         let folder = Folder::new(person, "stand");
         folder.write("mnt/locked/canary", CANARY);
         folder.write("mnt/locked/movable", CANARY);
@@ -111,6 +115,7 @@ impl Stage {
         let heard = Heard::default();
         let stage = Self {
             person,
+            tries,
             objects: Objects::new(person)?,
             abstract_name: unique.clone(),
             tcp: listen_tcp(&heard, SocketAddr::from(([0, 0, 0, 0], 0)))?,
@@ -169,6 +174,7 @@ impl Stage {
             ("queue", self.objects.queue.clone()),
             ("shm", shm.display().to_string()),
             ("tmp", tmp.display().to_string()),
+            ("tries", self.tries.unwrap_or_default().to_string()),
             ("handle", handle_of(&self.path("outside/canary")).unwrap_or_default()),
         ];
         values.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
@@ -196,7 +202,7 @@ impl Stage {
     }
 
     /// Gives a path and its folders up to the stand to the person.
-    fn own_parents(&self, path: &Path) -> Result<(), Lost> {
+    pub(crate) fn own_parents(&self, path: &Path) -> Result<(), Lost> {
         let mut part = path.to_path_buf();
         while part != self.folder.path() {
             std::os::unix::fs::lchown(&part, Some(self.person.uid()), Some(self.person.uid()))?;

@@ -9,6 +9,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, ChildStdout, Stdio};
 
+/// What a victim says at its end that could still write to the granted folder.
+pub(crate) const STILL_WRITES: &str = "STILL-WRITES";
 /// The variable with the victim's secret.
 const SECRET: &str = "VICTIM_SECRET";
 
@@ -105,6 +107,11 @@ pub(crate) fn be(scene: &Scene) -> Outcome {
     writeln!(output, "READY {}", at(secret.as_str()))?;
     output.flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
+    let work = scene.in_yard("work")?;
+    if std::fs::write(&work, CANARY).and_then(|()| std::fs::remove_file(&work)).is_ok() {
+        writeln!(output, "{STILL_WRITES}")?;
+        output.flush()?;
+    }
     for file in files.into_iter().chain([scene.in_yard("victim")?]) {
         std::fs::remove_file(file)?;
     }

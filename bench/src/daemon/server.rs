@@ -130,7 +130,8 @@ fn with_places<'a>(command: &'a mut Command, runtime: &Path, state: &Path) -> &'
 /// A session to ask for: with the grant that every measured session has.
 pub(super) fn wanted(site: &Site, id: Option<String>) -> NewSession {
     let path = Raw::new(site.project().as_os_str().as_bytes());
-    let grant = NewGrant { path, access: Access::Write, name: None, force: false };
+    let (direct, writes) = (Vec::new(), cowork_client::types::WantedWrites::default());
+    let grant = NewGrant { path, access: Access::Write, name: None, force: false, direct, writes };
     NewSession { id, grants: vec![grant], ..NewSession::default() }
 }
 

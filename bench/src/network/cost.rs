@@ -28,7 +28,7 @@ fn ticks(path: &str) -> Option<u64> {
 
 /// Memory of a process in bytes, and what of it is counted: its share of what it shares with others
 /// where the kernel shows that, else everything.
-pub(super) fn memory_of(pid: u32) -> Result<(u64, &'static str), String> {
+pub(crate) fn memory_of(pid: u32) -> Result<(u64, &'static str), String> {
     match fields_of(pid, "smaps_rollup", &["Pss:"]) {
         Ok(bytes) if bytes > 0 => Ok((bytes, "PSS")),
         Ok(_) | Err(_) => match fields_of(pid, "status", &["VmRSS:"]) {

@@ -64,7 +64,7 @@ pub(super) fn free_port() -> Result<u16, Stopped> {
 
 /// A program that answers lines with lines. It ends when it is told nothing more.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     // Closed first, so that the program ends by itself if it can.
     tell: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -72,7 +72,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn start(command: &mut Command) -> Result<Self, Stopped> {
+    pub(crate) fn start(command: &mut Command) -> Result<Self, Stopped> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut running = Running::start(command)?;
         match (running.0.stdin.take(), running.0.stdout.take()) {
@@ -88,7 +88,7 @@ impl Line {
     }
 
     /// Tells it something, and waits for the answer.
-    pub(super) fn ask(&mut self, words: &str) -> Result<Value, Stopped> {
+    pub(crate) fn ask(&mut self, words: &str) -> Result<Value, Stopped> {
         let failed = |error: std::io::Error| Stopped::at("the client", error);
         if let Some(tell) = &mut self.tell {
             tell.write_all(format!("{words}\n").as_bytes()).map_err(failed)?;
@@ -103,7 +103,7 @@ impl Line {
     }
 
     /// Waits for a line.
-    pub(super) fn hear(&mut self) -> Result<String, Stopped> {
+    pub(crate) fn hear(&mut self) -> Result<String, Stopped> {
         let failed = |error: std::io::Error| Stopped::at("the client", error);
         let patience = Timespec::try_from(PATIENCE).unwrap_or_default();
         let mut ready = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];

@@ -7,8 +7,8 @@
 
 mod client;
 mod contender;
-mod cost;
-mod line;
+pub(crate) mod cost;
+pub(crate) mod line;
 mod ours;
 mod peers;
 mod server;

@@ -45,7 +45,9 @@ impl Ours {
         let server = Server::start_with(place.site, "network", &variables)?;
         let mut client = server.client()?;
         let path = Raw::new(place.folder.as_os_str().as_bytes());
-        let grant = NewGrant { path, access: Access::Read, name: None, force: false };
+        let (direct, writes) = (Vec::new(), cowork_client::types::WantedWrites::default());
+        let grant =
+            NewGrant { path, access: Access::Read, name: None, force: false, direct, writes };
         let rule = |port: u16, tls: TlsTreatment| NetworkRule {
             host: format!("host:{port}"),
             tls,

@@ -114,10 +114,23 @@ fn makes(number: libc::c_long, registers: &[usize]) -> Outcome {
 
 /// Reads a file by a request in a ring, which no filter sees.
 fn ring_reads_file(_: &Scene) -> Outcome {
+    const IORING_OP_READ: u8 = 22;
+    let file = std::fs::File::open("mnt/locked/canary")?;
+    let mut bytes = [0u8; 64];
+    submit(&[
+        (0, &[IORING_OP_READ]),
+        (4, &file.as_raw_fd().to_ne_bytes()),
+        (16, &into(&mut bytes).to_ne_bytes()),
+        (24, &64u32.to_ne_bytes()),
+    ])?;
+    canary_in(&bytes)
+}
+
+/// Carries out one request in a ring of its own: fields of the request, by their offsets.
+pub(super) fn submit(fields: &[(usize, &[u8])]) -> Result<(), Lost> {
     /// Offsets in `struct io_uring_params`, and of the ring's parts.
     const PARAMETERS: usize = 120;
     const IORING_OFF_SQES: usize = 0x1000_0000;
-    const IORING_OP_READ: u8 = 22;
     let mut parameters = [0u32; PARAMETERS / 4];
     let ring = open_by(libc::SYS_io_uring_setup, &[1, into(&mut parameters)])?;
     let [_, _, _, _, _, _, _, _, _, _, _head, tail, _, _, _, _, array, ..] = parameters;
@@ -128,17 +141,9 @@ fn ring_reads_file(_: &Scene) -> Outcome {
     };
     let queue = map(0)?;
     let entries = map(IORING_OFF_SQES)?;
-    let file = std::fs::File::open("mnt/locked/canary")?;
-    let mut bytes = [0u8; 64];
     let mut entry = [0u8; 64];
-    let fields: [(usize, &[u8]); 4] = [
-        (0, &[IORING_OP_READ]),
-        (4, &file.as_raw_fd().to_ne_bytes()),
-        (16, &into(&mut bytes).to_ne_bytes()),
-        (24, &64u32.to_ne_bytes()),
-    ];
     for (offset, value) in fields {
-        for (place, byte) in entry.iter_mut().skip(offset).zip(value) {
+        for (place, byte) in entry.iter_mut().skip(*offset).zip(*value) {
             *place = *byte;
         }
     }
@@ -151,7 +156,7 @@ fn ring_reads_file(_: &Scene) -> Outcome {
     // SAFETY: the kernel says that the ring's tail lies at this offset of its page.
     unsafe { word(queue + tail as usize).write_volatile(1) };
     call(libc::SYS_io_uring_enter, &[signed(ring.as_raw_fd()), 1, 1, 1, 0, 0])?;
-    canary_in(&bytes)
+    Ok(())
 }
 
 fn make_map(_: &Scene) -> Outcome {

@@ -67,7 +67,7 @@ pub(crate) const TABLE: &[Attack] = &[
         &[("EROFS", layer::READ_ONLY), ("EACCES", layer::LANDLOCK)],
     )
     .judged(written_in_mnt),
-    Attack::new("hard links", "link-of-outside-file", link_outside, GONE).judged(linked),
+    Attack::new("hard links", "link-of-outside-file", link_outside, APART).judged(linked),
     Attack::new("hard links", "link-of-system-file", link_system, APART).as_root().judged(linked),
     Attack::new("hard links", "link-between-folders", link_between, APART).judged(linked),
     Attack::new("hard links", "link-by-descriptor", link_empty_path, APART)

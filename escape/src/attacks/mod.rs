@@ -19,6 +19,7 @@ mod secrets;
 mod sockets;
 mod system;
 mod terminal;
+mod writes;
 
 use crate::attack::Attack;
 
@@ -42,4 +43,9 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     objects::TABLE,
     secrets::TABLE,
     floods::TABLE,
+    writes::NAMES,
+    writes::HANDLES,
+    writes::RACES,
+    writes::MOUNTS,
+    writes::CROWDS,
 ];

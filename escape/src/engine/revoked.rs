@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 /// Means of holding on, with whether they need a mount namespace of the holder's own.
-const MEANS: [(&str, Needs); 11] = [
+const MEANS: [(&str, Needs); 17] = [
     ("reading", Needs::Nothing),
     ("writing", Needs::Nothing),
     ("place", Needs::Nothing),
@@ -21,6 +21,12 @@ const MEANS: [(&str, Needs); 11] = [
     ("path", Needs::Nothing),
     ("directory", Needs::Nothing),
     ("flight", Needs::Nothing),
+    ("reopened", Needs::Way),
+    ("reopened_path", Needs::Nothing),
+    ("reopened_name", Needs::Nothing),
+    ("writable_mapping", Needs::Nothing),
+    ("writable_flight", Needs::Nothing),
+    ("handed_over", Needs::Nothing),
     ("watch", Needs::Nothing),
     ("pages", Needs::Nothing),
     ("copy", Needs::Namespace),
@@ -30,6 +36,8 @@ const MEANS: [(&str, Needs); 11] = [
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
+    /// A way from a descriptor that it was given to the file, which may be refused.
+    Way,
     Namespace,
 }
 
@@ -95,6 +103,57 @@ def flight():
     os.close(fd)
     return lambda: (ours, os.pread(socket.recv_fds(theirs, 1, 1)[1][0], 4096, 0))
 
+def reopened():
+    given = open_secret(os.O_RDWR)
+    fd = os.open('/proc/self/fd/%d' % given, os.O_RDONLY)
+    os.close(given)
+    return lambda: os.pread(fd, 4096, 0)
+
+def reopened_path():
+    given = open_secret(os.O_RDWR)
+    fd = os.open('/proc/self/fd/%d' % given, os.O_PATH)
+    os.close(given)
+    return lambda: open('/proc/self/fd/%d' % fd).read()
+
+def reopened_name():
+    given = os.open(folder + '/named', os.O_RDWR)
+    fd = os.open('/proc/self/fd/%d' % given, os.O_PATH)
+    os.close(given)
+    return lambda: (os.readlink('/proc/self/fd/%d' % fd), os.fstat(fd))
+
+def writable_mapping():
+    fd = open_secret(os.O_RDWR)
+    import mmap
+    memory = mmap.mmap(fd, 200)
+    os.close(fd)
+    def look():
+        memory[100:121] = b'written by the holder'
+        return bytes(memory)
+    return look
+
+def writable_flight():
+    fd = open_secret(os.O_RDWR)
+    ours, theirs = socket.socketpair()
+    socket.send_fds(ours, [b'x'], [fd])
+    os.close(fd)
+    return lambda: (ours, os.pread(socket.recv_fds(theirs, 1, 1)[1][0], 4096, 0))
+
+def handed_over():
+    fd = open_secret(os.O_RDWR)
+    ask, asked = socket.socketpair()
+    if os.fork() == 0:
+        os.setsid()
+        os.close(0)
+        while asked.recv(1):
+            asked.send(os.pread(fd, 4096, 0))
+        os._exit(0)
+    asked.close()
+    os.close(fd)
+    def look():
+        ask.send(b'x')
+        return ask.recv(4096)
+    return look
+
 def watch():
     fd = check(libc.inotify_init())
     check(libc.inotify_add_watch(fd, folder.encode(), 0x3c6))
@@ -145,6 +204,7 @@ for line in sys.stdin:
 fn project(name: &str) -> Result<Ground, String> {
     let ground = Ground::new(name)?;
     ground.write("project/secret", &" ".repeat(200))?;
+    ground.write("project/named", "")?;
     ground.write("mount/.keep", "")?;
     Ok(ground)
 }
@@ -155,6 +215,9 @@ fn plant(ground: &Ground) -> Result<(), String> {
     let secret = File::options().write(true).open(ground.0.join("project/secret"));
     let written = secret.and_then(|secret| secret.write_all_at(CANARY.as_bytes(), 0));
     written.map_err(|error| format!("cannot write the canary: {error}"))?;
+    let project = ground.0.join("project");
+    std::fs::rename(project.join("named"), project.join(format!("named-{CANARY}")))
+        .map_err(|error| format!("cannot rename: {error}"))?;
     ground.write(&format!("project/{CANARY}"), "").map(|_| ())
 }
 
@@ -206,7 +269,7 @@ fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, Strin
     let at = format!("{}/project", room.grants());
     let python = ["/usr/bin/python3", "-u", "-c", HOLDER, kind, &at];
     let mut arguments = match needs {
-        Needs::Nothing => Vec::new(),
+        Needs::Nothing | Needs::Way => Vec::new(),
         Needs::Namespace => vec!["unshare", "--user", "--map-root-user", "--mount"],
     };
     arguments.extend(python);
@@ -216,6 +279,7 @@ fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, Strin
         // The means itself is refused there.
         return match needs {
             Needs::Namespace => Ok(Verdict::Contained(held)),
+            Needs::Way => Ok(Verdict::Contained("the way to the file is refused".into())),
             Needs::Nothing => Err(format!("the session's holder cannot hold: {held}")),
         };
     }

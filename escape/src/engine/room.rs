@@ -29,6 +29,8 @@ pub(super) struct Room {
     session: Session,
     keeper: Keeper,
     id: SessionId,
+    /// What a session of its profile can be allowed.
+    access: Access,
     commands: u32,
 }
 
@@ -52,7 +54,8 @@ impl Attacked {
             Keeper::start_program(&self.programs.join("cowork-keeper")).map_err(said)?;
         let plan = compile(&request, &cowork_sandbox::host::system());
         let (_, session) = keeper.create(plan).map_err(said)?;
-        Ok(Room { session, keeper, id: request.id, commands: 0 })
+        let access = if profile == Profile::Nested { Access::Direct } else { Access::Write };
+        Ok(Room { session, keeper, id: request.id, access, commands: 0 })
     }
 }
 
@@ -64,6 +67,7 @@ pub(super) fn grant_of(path: &Path) -> Result<Grant, String> {
         path: folder.path().as_os_str().as_bytes().to_vec(),
         folder: folder.identity(),
         access: Access::Write,
+        writing: Some(cowork_api::plan::Writing::default()),
     })
 }
 
@@ -75,6 +79,8 @@ impl Room {
 
     /// Asks for the grant; a refusal is an answer too.
     pub(super) fn grant(&mut self, grant: Grant) -> Result<Result<(), Failure>, String> {
+        let writing = (self.access == Access::Write).then_some(grant.writing).flatten();
+        let grant = Grant { access: self.access, writing, ..grant };
         let session = self.id.as_str().to_owned();
         match self.keeper.call(Request::Grant { session, grant }) {
             Ok(_) => Ok(Ok(())),

@@ -1,0 +1,339 @@
+//! Races against whoever judges: what a call names is changed while the call is looked at.
+
+use super::trials::{Shifting, Try, race};
+use super::{attack, on};
+use crate::attack::{Attack, Permitted};
+use crate::raw::{call, flags, of, open_by, signed, text};
+use crate::scene::{Lost, Outcome, Scene};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use std::fs::{create_dir, remove_file, rename};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) const TABLE: &[Attack] = &[
+    attack("race.path-outside-or-protected", |scene| path(scene, Elsewhere::Outside)).compared(),
+    attack("race.path-allowed-or-protected", |scene| path(scene, Elsewhere::Allowed)).compared(),
+    attack("race.truncate-path", truncated).compared(),
+    attack("race.rename-target", rename_target).compared(),
+    attack("race.link-outside", |scene| link(scene, Elsewhere::Outside)).compared(),
+    attack("race.link-inside", |scene| link(scene, Elsewhere::Allowed)).compared(),
+    attack("race.folder-of-links", link_folder).compared(),
+    attack("race.folders-exchanged", exchanged).compared(),
+    attack("race.descriptor-outside-or-protected", |scene| descriptor(scene, Elsewhere::Outside))
+        .compared(),
+    attack("race.descriptor-allowed-or-protected", |scene| descriptor(scene, Elsewhere::Allowed))
+        .compared(),
+    attack("race.working-directory", working_directory).compared(),
+    attack("race.created-while-renamed", |scene| becomes_git(scene, Put::File)).compared(),
+    attack("race.moved-in-while-renamed", |scene| becomes_git(scene, Put::Moved)).compared(),
+    attack("race.created-while-another-session-renames", two_sessions)
+        .with_partner()
+        .compared()
+        .permitted(Permitted::Everywhere(TOGETHER)),
+    attack("race.linked-while-renamed", |scene| becomes_git(scene, Put::Link)).compared(),
+];
+
+/// Why a row that wins is no surprise.
+const TOGETHER: &str = "rules about names hold for each session by itself: two sessions with one \
+                        folder that work together get around them (docs/threat-model.md)";
+
+/// What a call may name beside the protected file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Elsewhere {
+    Outside,
+    Allowed,
+}
+
+const WRITES: i32 = libc::O_WRONLY | libc::O_CLOEXEC;
+
+fn absolute(scene: &Scene, name: &str) -> Result<String, Lost> {
+    Ok(std::env::current_dir()?.join(on(scene, name)?).display().to_string())
+}
+
+/// A folder outside every granted one, which the session may write to.
+fn scratch(scene: &Scene) -> Result<String, Lost> {
+    let path = format!("/tmp/race-{}", scene.token()?);
+    std::fs::create_dir_all(&path)?;
+    std::fs::write(format!("{path}/canary"), "")?;
+    Ok(path)
+}
+
+/// The file whose number an attempt must have opened to have won, and what is written to it.
+struct Prize {
+    inode: u64,
+    token: String,
+}
+
+impl Prize {
+    fn of(scene: &Scene) -> Result<Self, Lost> {
+        let inode = std::fs::metadata(on(scene, "protected/canary")?)?.ino();
+        Ok(Self { inode, token: scene.token()?.to_owned() })
+    }
+
+    fn judge(&self, opened: Result<OwnedFd, std::io::Error>) -> Try {
+        match opened {
+            Err(error) => Try::refused(&error),
+            Ok(file) => match rustix::fs::fstat(&file) {
+                Ok(stat) if stat.st_ino == self.inode => {
+                    cowork_sys::ignore(rustix::io::write(&file, self.token.as_bytes()));
+                    Try::Won
+                }
+                _ => Try::Lost,
+            },
+        }
+    }
+}
+
+fn open_at(folder: usize, path: usize) -> Result<OwnedFd, std::io::Error> {
+    open_by(libc::SYS_openat, &[folder, path, flags(WRITES), 0])
+}
+
+fn ended(scratch: &str, came: Outcome) -> Outcome {
+    cowork_sys::ignore(std::fs::remove_dir_all(scratch));
+    came
+}
+
+fn path(scene: &Scene, elsewhere: Elsewhere) -> Outcome {
+    let scratch = scratch(scene)?;
+    let prize = Prize::of(scene)?;
+    let other = match elsewhere {
+        Elsewhere::Outside => format!("{scratch}/canary"),
+        Elsewhere::Allowed => absolute(scene, "free/file")?,
+    };
+    let path = Shifting::new(&other, &absolute(scene, "protected/canary")?);
+    let here = signed(libc::AT_FDCWD);
+    let attempt = || prize.judge(open_at(here, path.address()));
+    ended(&scratch, race(scene, path.shifter(), attempt))
+}
+
+fn truncated(scene: &Scene) -> Outcome {
+    let scratch = scratch(scene)?;
+    let protected = absolute(scene, "protected/canary")?;
+    let path = Shifting::new(&format!("{scratch}/canary"), &protected);
+    let attempt = || match call(libc::SYS_truncate, &[path.address(), 1]) {
+        Err(error) => Try::refused(&error),
+        Ok(_) if std::fs::metadata(&protected).is_ok_and(|about| about.len() == 1) => Try::Won,
+        Ok(_) => Try::Lost,
+    };
+    ended(&scratch, race(scene, path.shifter(), attempt))
+}
+
+fn rename_target(scene: &Scene) -> Outcome {
+    let (from, allowed) = (absolute(scene, "free/file")?, absolute(scene, "free/new")?);
+    let protected = absolute(scene, "protected/new")?;
+    let path = Shifting::new(&allowed, &protected);
+    let source = text(&from)?;
+    let mut first = true;
+    race(scene, path.shifter(), || {
+        if !first {
+            cowork_sys::ignore(rename(&allowed, &from));
+        }
+        first = false;
+        let result = call(libc::SYS_rename, &[of(&source), path.address()]);
+        match result {
+            Err(error) => Try::refused(&error),
+            Ok(_) if std::fs::metadata(&protected).is_ok() => Try::WonForGood,
+            Ok(_) => Try::Lost,
+        }
+    })
+}
+
+/// A link that says one thing and then another.
+fn link(scene: &Scene, elsewhere: Elsewhere) -> Outcome {
+    let scratch = scratch(scene)?;
+    let prize = Prize::of(scene)?;
+    let (folder, other) = match elsewhere {
+        Elsewhere::Outside => (scratch.clone(), format!("{scratch}/canary")),
+        Elsewhere::Allowed => (absolute(scene, "free")?, absolute(scene, "free/file")?),
+    };
+    let protected = absolute(scene, "protected/canary")?;
+    let name = format!("{folder}/link");
+    let path = text(&name)?;
+    let swap = move || {
+        for target in [&other, &protected] {
+            let fresh = format!("{name}-fresh");
+            cowork_sys::ignore(symlink(target, &fresh));
+            cowork_sys::ignore(rename(&fresh, &name));
+        }
+    };
+    let here = signed(libc::AT_FDCWD);
+    ended(&scratch, race(scene, swap, || prize.judge(open_at(here, of(&path)))))
+}
+
+/// A link on the way, from a folder outside to the one with the canary.
+fn link_folder(scene: &Scene) -> Outcome {
+    let scratch = scratch(scene)?;
+    let prize = Prize::of(scene)?;
+    let protected = absolute(scene, "protected")?;
+    let (one, other) = (format!("{scratch}/one"), format!("{scratch}/other"));
+    symlink(&scratch, &one)?;
+    symlink(&protected, &other)?;
+    let path = text(&format!("{one}/canary"))?;
+    let swap =
+        move || cowork_sys::ignore(renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE));
+    let here = signed(libc::AT_FDCWD);
+    ended(&scratch, race(scene, swap, || prize.judge(open_at(here, of(&path)))))
+}
+
+/// Two folders of the granted one change places while one of them is walked through.
+fn exchanged(scene: &Scene) -> Outcome {
+    let prize = Prize::of(scene)?;
+    let (one, other) = (absolute(scene, "free/one")?, absolute(scene, "free/two")?);
+    let protected = absolute(scene, "protected")?;
+    for folder in [&one, &other] {
+        create_dir(folder)?;
+        std::fs::write(format!("{folder}/canary"), "")?;
+    }
+    let path = text(&format!("{one}/canary"))?;
+    let swap = move || {
+        for with in [&other, &protected] {
+            let exchange = || renameat_with(CWD, &one, CWD, with, RenameFlags::EXCHANGE);
+            cowork_sys::ignore(exchange().and_then(|()| exchange()));
+        }
+    };
+    let here = signed(libc::AT_FDCWD);
+    race(scene, swap, || prize.judge(open_at(here, of(&path))))
+}
+
+/// The descriptor that a path starts from is replaced by another thread, which shares all of them.
+fn descriptor(scene: &Scene, elsewhere: Elsewhere) -> Outcome {
+    let scratch = scratch(scene)?;
+    let prize = Prize::of(scene)?;
+    let other = match elsewhere {
+        Elsewhere::Outside => scratch.clone(),
+        Elsewhere::Allowed => {
+            let folder = absolute(scene, "free/one")?;
+            create_dir(&folder)?;
+            std::fs::write(format!("{folder}/canary"), "")?;
+            folder
+        }
+    };
+    let folder = |path: &str| rustix::fs::open(path, OFlags::DIRECTORY, Mode::empty());
+    let (protected, other) = (folder(&absolute(scene, "protected")?)?, folder(&other)?);
+    let base = rustix::io::dup(&other)?;
+    let number = signed(base.as_raw_fd());
+    let swap = move || {
+        for with in [&protected, &other] {
+            cowork_sys::ignore(call(libc::SYS_dup3, &[signed(with.as_raw_fd()), number, 0]));
+        }
+    };
+    let came = race(scene, swap, || prize.judge(open_at(number, of(c"canary"))));
+    ended(&scratch, came)
+}
+
+/// The working directory is changed by another thread, which shares it.
+fn working_directory(scene: &Scene) -> Outcome {
+    let scratch = scratch(scene)?;
+    let prize = Prize::of(scene)?;
+    let (outside, protected) = (text(&scratch)?, text(&absolute(scene, "protected")?)?);
+    let swap = move || {
+        for folder in [&outside, &protected] {
+            cowork_sys::ignore(call(libc::SYS_chdir, &[of(folder)]));
+        }
+    };
+    let here = signed(libc::AT_FDCWD);
+    let came = race(scene, swap, || prize.judge(open_at(here, of(c"canary"))));
+    ended(&scratch, came)
+}
+
+/// What is put into a folder while it gets a name that makes it a hook.
+#[derive(Clone, Copy)]
+enum Put {
+    File,
+    Moved,
+    Link,
+}
+
+/// An empty folder may be called `.git`, and a file may be put into one that is not: both at once.
+fn becomes_git(scene: &Scene, what: Put) -> Outcome {
+    let (stage, git) = (absolute(scene, "nested/stage")?, absolute(scene, "nested/.git")?);
+    let (spare, evil) = (absolute(scene, "free/spare")?, absolute(scene, "nested/evil")?);
+    create_dir(&stage)?;
+    create_dir(&evil)?;
+    std::fs::write(format!("{evil}/pre-commit"), scene.token()?)?;
+    if !matches!(what, Put::Link) {
+        create_dir(format!("{stage}/hooks"))?;
+    }
+    let won = AtomicBool::new(false);
+    let swap = || {
+        cowork_sys::ignore(rename(&stage, &git));
+        std::thread::yield_now();
+        if !won.load(Ordering::SeqCst) {
+            cowork_sys::ignore(rename(&git, &stage));
+        }
+    };
+    let token = scene.token()?;
+    let hook = format!("{git}/hooks/pre-commit");
+    let came = race(scene, swap, || {
+        let put = format!("{stage}/hooks/pre-commit");
+        let result = match what {
+            Put::File => std::fs::write(&put, token),
+            Put::Moved => std::fs::write(&spare, token).and_then(|()| rename(&spare, &put)),
+            Put::Link => symlink("../evil", format!("{stage}/hooks")),
+        };
+        // While it is looked for, the folder may get the name.
+        let seen = || std::fs::read(&hook).is_ok_and(|bytes| bytes == token.as_bytes());
+        if result.is_ok() && (0..20).any(|_| seen()) {
+            won.store(true, Ordering::SeqCst);
+            return Try::WonForGood;
+        }
+        for folder in [&stage, &git] {
+            let name = if matches!(what, Put::Link) { "hooks" } else { "hooks/pre-commit" };
+            cowork_sys::ignore(remove_file(format!("{folder}/{name}")));
+        }
+        match result {
+            Err(error) => Try::refused(&error),
+            Ok(()) => Try::Lost,
+        }
+    });
+    // Whoever won leaves it so, if that is allowed.
+    if came.is_ok() {
+        cowork_sys::ignore(rename(&stage, &git));
+    }
+    came
+}
+
+/// The same by two sessions that have the same folder: one puts a file into it, the other calls it
+/// `.git`.
+fn two_sessions(scene: &Scene) -> Outcome {
+    let (stage, git) = (absolute(scene, "nested/stage")?, absolute(scene, "nested/.git")?);
+    let over = absolute(scene, "free/over")?;
+    if scene.get("partner").is_ok() {
+        while std::fs::metadata(&over).is_err() {
+            cowork_sys::ignore(rename(&stage, &git));
+            cowork_sys::ignore(rename(&git, &stage));
+        }
+        return Err(Lost::new("the partner is done"));
+    }
+    // It appears whole: the partner takes it at once.
+    let whole = absolute(scene, "nested/whole")?;
+    std::fs::create_dir_all(format!("{whole}/hooks"))?;
+    rename(&whole, &stage)?;
+    let begin = std::time::Instant::now();
+    while std::fs::metadata(&git).is_err() && begin.elapsed() < std::time::Duration::from_secs(10) {
+        std::hint::spin_loop();
+    }
+    let token = scene.token()?;
+    let (put, hook) = (format!("{stage}/hooks/pre-commit"), format!("{git}/hooks/pre-commit"));
+    let came = race(scene, std::thread::yield_now, || {
+        let result = std::fs::write(&put, token);
+        let seen = || std::fs::read(&hook).is_ok_and(|bytes| bytes == token.as_bytes());
+        if result.is_ok() && (0..20).any(|_| seen()) {
+            return Try::WonForGood;
+        }
+        for name in [&put, &hook] {
+            cowork_sys::ignore(remove_file(name));
+        }
+        result.map_or_else(|error| Try::refused(&error), |()| Try::Lost)
+    });
+    std::fs::write(&over, "")?;
+    if came.is_ok() {
+        // The partner may have the last rename before it sees that it is over.
+        for _ in 0..20 {
+            cowork_sys::ignore(rename(&stage, &git));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+    came
+}
