@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cowork
+from cowork import (
+    AsyncClient,
+    AsyncSession,
+    Client,
+    Conflict,
+    CoworkError,
+    Grant,
+    InvalidRequest,
+    Limits,
+    NotFound,
+    Session,
+    Unsupported,
+)
+
+from .aio import aio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_session_ends_with_its_context(client: Client) -> None:
+    with Session.create(labels={"a": "b"}) as session:
+        assert session.info.state == "ready"
+        assert session.info.labels == {"a": "b"}
+        assert any(layer.state == "in force" for layer in session.info.enforcement)
+        listed = client.list_sessions(label="a=b")
+        assert [info.id for info in listed] == [session.id]
+    with pytest.raises(NotFound) as caught:
+        client.connect(session.id)
+    assert (caught.value.code, caught.value.status) == ("no-session", 404)
+    assert session.id in str(caught.value)
+
+
+def test_a_session_that_is_kept_is_found_again() -> None:
+    with Session.create(keep=True) as session:
+        session.run("echo kept > file")
+    with cowork.connect(session.id) as again:
+        assert again.run("cat file").stdout == "kept\n"
+    assert session.id in [info.id for info in cowork.list_sessions()]
+    again = cowork.connect(session.id)
+    again.end()
+    again.end()
+    assert session.id not in [info.id for info in cowork.list_sessions()]
+
+
+def test_a_session_ends_also_when_its_block_fails(client: Client) -> None:
+    with pytest.raises(ZeroDivisionError), Session.create() as session:
+        _ = 1 / 0
+    with pytest.raises(NotFound):
+        client.connect(session.id)
+
+
+def test_it_is_stopped_and_started_and_its_home_stays(session: Session) -> None:
+    session.run("echo here > note", check=True)
+    assert session.stop().state == "stopped"
+    with pytest.raises(Conflict) as caught:
+        session.run("true")
+    assert caught.value.code == "not-live"
+    assert session.start().state == "ready"
+    assert session.run("cat note").stdout == "here\n"
+    assert session.status().state == "ready"
+
+
+def test_it_stands_still_and_goes_on(session: Session) -> None:
+    process = session.exec("while :; do echo tick; sleep 0.02; done")
+    next(process)
+    assert session.pause().state == "paused"
+    with pytest.raises(Conflict, match="paused"):
+        session.run("true")
+    assert session.resume().state == "running"
+    next(process)
+    assert session.cancel(grace=1).state == "ready"
+    assert process.wait().exit_code != 0
+
+
+def test_limits_and_labels_change_while_it_runs() -> None:
+    with Session.create(limits=Limits(processes=64), best_effort=True) as session:
+        limits = {limit.limit: limit.value for limit in session.info.limits}
+        assert limits["processes"] == "64"
+        info = session.set(labels={"x": "y"}, limits=Limits(processes=48))
+        assert info.labels == {"x": "y"}
+        assert {limit.limit: limit.value for limit in info.limits}["processes"] == "48"
+
+
+def test_usage_and_paths_and_commands_are_told(session: Session, folder: Path) -> None:
+    session.grant(folder, name="data")
+    session.run("true")
+    assert session.usage().wall_ms > 0
+    inside = f"/sessions/{session.id}/mnt/data/x"
+    assert session.path(host=folder / "x").session == inside
+    assert session.path(session=inside).host == str(folder / "x")
+    assert [command.code for command in session.commands()] == [0]
+
+
+def test_outputs_can_be_a_folder_of_the_host_and_a_workspace_has_a_name(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "work").mkdir()
+    made = Session.create(
+        folders=[folder / "work"], outputs=folder / "out", workspace="desk", id="sdk-named"
+    )
+    with made as session:
+        assert session.id == "sdk-named"
+        session.run("echo done > mnt/outputs/report", check=True)
+        assert session.run("pwd -P", cwd="/desk").stdout.endswith("/mnt/work\n")
+    assert (folder / "out" / "report").read_text() == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        ({"folders": ["/nowhere/at/all"]}, "no-folder"),
+        ({"limits": Limits(memory="much")}, "bad-limit"),
+        ({"id": "Not An Id"}, "malformed"),
+        ({"workspace": "desk"}, "no-workspace"),
+        ({"network": ["*.*.*"]}, "bad-rule"),
+        ({"secrets": ["unknown"]}, "no-secret"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_code(wanted: dict[str, object], code: str) -> None:
+    with pytest.raises((InvalidRequest, NotFound)) as caught:
+        Session.create(**wanted)  # type: ignore[arg-type]
+    assert caught.value.code == code
+    assert caught.value.sentence
+
+
+def test_a_sensitive_folder_needs_to_be_meant(session: Session) -> None:
+    with pytest.raises(cowork.Forbidden) as caught:
+        session.grant("/")
+    assert caught.value.code == "sensitive"
+    assert caught.value.hint
+    assert str(caught.value.hint) in str(caught.value)
+
+
+def test_folders_come_and_go_while_it_runs(session: Session, folder: Path) -> None:
+    (folder / "file").write_text("text")
+    granted = session.grant(Grant(folder, mode="ro", name="data"))
+    assert (granted.name, granted.access, granted.path) == ("data", "ro", str(folder))
+    assert session.run("cat mnt/data/file").stdout == "text"
+    assert session.run("echo x > mnt/data/file").exit_code != 0
+    changed = session.regrant("data", "rw")
+    assert changed.grant.access == "rw"
+    session.run("echo more >> mnt/data/file", check=True)
+    assert (folder / "file").read_text() == "textmore\n"
+    assert [grant.name for grant in session.grants()] == ["data"]
+
+    holder = session.exec("exec 3< mnt/data/file; echo held; sleep 100")
+    next(holder)
+    revoked = session.revoke("data")
+    assert revoked.certainty in {"kernel", "scan"}
+    assert revoked.killed
+    assert holder.wait().exit_code != 0
+    assert session.run("ls mnt/data").exit_code != 0
+    with pytest.raises(NotFound) as caught:
+        session.revoke("data")
+    assert caught.value.code == "no-grant"
+
+
+def test_agents_cannot_be_asked_yet_and_that_is_said(session: Session) -> None:
+    with pytest.raises(Unsupported, match="tasks") as caught:
+        session.ask("what is in this folder?")
+    assert (caught.value.code, caught.value.status) == ("no-tasks", None)
+    assert isinstance(caught.value, CoworkError)
+
+
+def test_changes_are_told_and_taken_back_where_they_are_kept(client: Client, folder: Path) -> None:
+    (folder / "file").write_text("before\n")
+    with Session.create(folders=[Grant(folder, name="data")]) as session:
+        session.run("echo after > mnt/data/file; touch mnt/data/new", check=True)
+        if "/v1/sessions/{id}/changes" not in client.openapi()["paths"]:
+            for call in (
+                *(session.changes, session.diff, session.undo, session.redo),
+                *(session.apply, session.discard),
+            ):
+                with pytest.raises(Unsupported) as caught:
+                    call()
+                assert caught.value.code == "no-changes"
+            return
+        found = {change.path: change.kind for change in session.changes().changes}
+        assert found == {"file": "modified", "new": "added"}
+        assert any("-before" in (one.text or "") for one in session.diff())
+        assert session.undo().names == 2
+        assert (folder / "file").read_text() == "before\n"
+        assert not (folder / "new").exists()
+        session.redo()
+        assert (folder / "file").read_text() == "after\n"
+
+
+def test_the_daemon_and_the_host_are_told(client: Client) -> None:
+    facts = cowork.doctor()
+    assert {fact.grade for fact in facts} <= {"good", "reduced", "blocking"}
+    assert facts
+    assert any(preset.name == "pypi" for preset in client.presets())
+    assert client.rules() == []
+    with pytest.raises(NotFound):
+        client.remove_rule("allow nothing.example")
+    with pytest.raises(NotFound) as caught:
+        client.call(dict, "GET", "/v1/nothing")
+    assert caught.value.code == "no-route"
+
+
+@aio
+async def test_asyncio_has_the_same_life(folder: Path) -> None:
+    async with AsyncClient() as client:
+        async with AsyncSession.create(
+            folders=[folder], client=client, labels={"t": "1"}
+        ) as session:
+            assert (await session.status()).state == "ready"
+            assert (await session.stop()).state == "stopped"
+            assert (await session.start()).state == "ready"
+            name = (await session.grants())[0].name
+            assert (await session.regrant(name, "ro")).grant.access == "ro"
+            assert (await session.revoke(name)).name == name
+            assert (await session.pause()).state == "paused"
+            assert (await session.resume()).state == "ready"
+            again = await client.connect(session.id)
+            assert again.info.labels == {"t": "1"}
+            async with client.connect(session.id) as other:
+                assert (await other.run("echo a")).stdout == "a\n"
+        with pytest.raises(NotFound):
+            await client.connect(session.id)
+        with pytest.raises(NotFound):
+            await AsyncSession.connect(session.id)
+        with pytest.raises(Unsupported):
+            await session.ask("anything")
+        assert await client.doctor()
+
+
+def test_a_client_that_was_closed_is_used_in_another_loop() -> None:
+    client = AsyncClient()
+
+    async def once() -> int:
+        async with client:
+            return (await client.info()).pid
+
+    assert asyncio.run(once()) == asyncio.run(once())
