@@ -17,7 +17,7 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 26] = [
+const NEEDS: [Need; 29] = [
     program("git", "git"),
     // The linker of every build, and the compiler that is run in sessions.
     program("gcc", "gcc"),
@@ -30,6 +30,9 @@ const NEEDS: [Need; 26] = [
     program("groff-base", "groff"),
     program("less", "less"),
     program("tar", "tar"),
+    program("rsync", "rsync"),
+    program("patch", "patch"),
+    program("perl", "perl"),
     // `unshare`, `nsenter` and `script`; and the peer that `bench` measures.
     program("util-linux", "unshare"),
     program("bsdutils", "script"),

@@ -6,11 +6,12 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The shipped crates, and which of the workspace each may use.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("cowork-api", &[]),
     ("cowork-sys", &[]),
     ("cowork-policy", &["cowork-api"]),
-    ("cowork-sandbox", &["cowork-policy", "cowork-sys", "cowork-api"]),
+    ("cowork-journal", &["cowork-api", "cowork-sys"]),
+    ("cowork-sandbox", &["cowork-journal", "cowork-policy", "cowork-sys", "cowork-api"]),
     ("cowork-audit", &[]),
     ("cowork-client", &[]),
     ("cowork-session", &["cowork-sys"]),
