@@ -13,7 +13,8 @@ fn filters() -> &'static [(Policy, Arch, Program)] {
         let guards = Profile::ALL.into_iter().flat_map(|profile| {
             Debugging::ALL.into_iter().map(move |debugging| Policy::guard(profile, debugging))
         });
-        let policies: Vec<Policy> = guards.chain([Policy::door(Door::Connections), Policy::door(Door::Writes)]).collect();
+        let policies: Vec<Policy> =
+            guards.chain([Policy::door(Door::Connections), Policy::door(Door::Writes)]).collect();
         let both = policies.iter().flat_map(|policy| Arch::ALL.map(|arch| (policy, arch)));
         both.map(|(policy, arch)| {
             let program = policy.assemble(arch).expect("our own tables can be assembled");
