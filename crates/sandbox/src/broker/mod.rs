@@ -3,8 +3,8 @@
 //! One process per session, started by the first call that needs it. It reads a call's arguments
 //! once, acts on its own copy, and answers. It tells the kernel to go on with the original call, whose
 //! memory and descriptors the session can change meanwhile, only where something else refuses what
-//! it must not do: for changes of files, the session's mounts ([`files`]); for connections
-//! ([`connect`]) nothing does. It runs with the session's own user id and one capability,
+//! it must not do: for changes of files, the session's mounts (`files`); for connections
+//! (`connect`) nothing does. It runs with the session's own user id and one capability,
 //! `CAP_SYS_PTRACE`, to look at the session's processes.
 //!
 //! The numbers of calls that were received and not answered are kept in a file that outlives the
