@@ -146,6 +146,9 @@ pub(super) fn permit_aliases(
     })?;
     if extent == Extent::Cut && worst.policy < NamePolicy::Ask {
         let reason = "it has other names, and one of them may be protected";
+        if ruling.rules.names.iter().any(|rule| rule.policy == NamePolicy::Deny) {
+            return refuse(call, place, operation, reason);
+        }
         ask(call, place, operation, ("aliases", reason))?;
     }
     settle(call, place, operation, worst)?;
