@@ -404,7 +404,7 @@ impl Files {
     /// Tells the keeper that a rule refused something, unless it was told too often already.
     fn refused(&self, refusal: Refusal) {
         /// Most refusals that one broker tells of.
-        const MOST: u64 = 1000;
+        const MOST: u64 = 50;
         if self.refusals.fetch_add(1, Ordering::SeqCst) < MOST {
             self.line.tell(&FromBroker::Refused(refusal));
         }
