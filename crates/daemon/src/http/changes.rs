@@ -21,7 +21,8 @@ type Shared = State<Arc<Daemon>>;
 fn wanted(uri: &Uri) -> Result<Wanted, Trouble> {
     let set = text(uri, "set")?.map(|set| {
         let number = count(&set).and_then(|number| u32::try_from(number).ok());
-        number.ok_or_else(|| Trouble::malformed("`set` is not a number"))
+        let number = number.filter(|&number| number > 0);
+        number.ok_or_else(|| Trouble::malformed("`set` is not the number of a set"))
     });
     Ok(Wanted { set: set.transpose()?, path: parameter(uri, "path")? })
 }

@@ -9,11 +9,14 @@ test may be root's. At the end the tally says how each operation was answered.
 import atexit
 import base64
 import collections
+import contextlib
 import copy
 import itertools
 import json
 import os
 import re
+import time
+import urllib.error
 import urllib.request
 
 import schemathesis
@@ -34,6 +37,8 @@ RUNNING = {
     "writeInput": {"argv": ["cat"], "streams": {"stdin": "pipe"}},
     "resizeTerminal": {"argv": ["sleep", "60"], "streams": {"stdin": "terminal"}},
 }
+# Operations on changes, and the folder in which something changes before.
+CHANGED = {"applyChanges": "stage", "discardChanges": "stage", "undo": "kept", "redo": "kept"}
 # Fields of requests that name folders of the host.
 FOLDERS = ("path", "home", "outputs")
 KEY = re.compile("[!-~]([ -~]{0,198}[!-~])?")
@@ -53,6 +58,7 @@ def offered(parameter, operation):
         "id": FACTS["sessions"],
         "number": FACTS["requests"] if of_requests else FACTS["commands"],
         "name": FACTS["secrets"] if of_secrets else FACTS["grants"],
+        "pattern": FACTS["patterns"],
         "url": FACTS["urls"],
         "root": FACTS["roots"],
         "path": FACTS["files"],
@@ -104,18 +110,34 @@ def confine(value):
                 confine(item)
 
 
-def start(session, command):
-    """The number of a command that was just started."""
+def ask(path, body=None):
+    """What the daemon answers to a request of ours."""
     request = urllib.request.Request(
-        f"{FACTS['url']}/v1/sessions/{session}/commands",
-        data=json.dumps(command).encode(),
+        f"{FACTS['url']}/v1/sessions/{path}",
+        data=None if body is None else json.dumps(body).encode(),
         headers={
             "Authorization": f"Bearer {FACTS['token']}",
             "Content-Type": "application/json",
         },
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)["number"]
+        return json.load(answer)
+
+
+def start(session, command):
+    """The number of a command that was just started."""
+    return ask(f"{session}/commands", command)["number"]
+
+
+def change(session, name):
+    """Something changes in a folder of the session, and is undone if it is to be done again."""
+    number = start(session, {"shell": f"date +%N > mnt/{CHANGED[name]}/made"})
+    for _ in range(100):
+        if ask(f"{session}/commands/{number}")["state"] != "running":
+            break
+        time.sleep(0.01)
+    if name == "redo":
+        ask(f"{session}/undo", {})
 
 
 @schemathesis.hook
@@ -137,6 +159,10 @@ def before_call(context, case, kwargs):
             path["id"] = FACTS["spare"]
         elif name in RUNNING and str(path.get("number")) in map(str, FACTS["commands"]):
             path["number"] = start(path["id"], RUNNING[name])
+        elif name in CHANGED:
+            # What was made up before may stand in the way; then this is made up as well.
+            with contextlib.suppress(urllib.error.HTTPError):
+                change(path["id"], name)
     if name == "output" and isinstance(case.query, dict) and case.query.get("follow"):
         # What is followed has no end as long as the command has none.
         case.query.pop("follow")

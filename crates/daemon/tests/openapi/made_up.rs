@@ -23,6 +23,9 @@ const OTHERS: [&str; 3] = ["spare-one", "doomed-one", "stopped-one"];
 /// Requests of each steady session.
 const ASKED: usize = 6;
 
+/// A name that is protected.
+const PATTERN: &str = "*.made-up";
+
 /// Asks for a folder from inside a session.
 const ASK: &str = r#"
 import http.client, json, socket
@@ -41,8 +44,15 @@ fn furnish(site: &Site, folder: &Folder) -> PathBuf {
     folder.write("more/c.txt", "a third");
     let docs = folder.path().join("docs");
     let more = folder.path().join("more");
+    folder.write("stage/d.txt", "a fourth");
+    folder.write("kept/e.txt", "a fifth");
+    let grants = json!([
+        { "path": docs },
+        { "path": folder.path().join("stage"), "access": "staged" },
+        { "path": folder.path().join("kept") },
+    ]);
     for id in STEADY.iter().chain(&OTHERS) {
-        let new = json!({ "id": id, "grants": [{ "path": docs }] });
+        let new = json!({ "id": id, "grants": grants });
         site.json(Method::Post, "/v1/sessions", Some(&new));
     }
     site.json(Method::Post, "/v1/sessions/stopped-one/stop", None);
@@ -57,6 +67,8 @@ fn furnish(site: &Site, folder: &Folder) -> PathBuf {
         for command in &commands {
             site.json(Method::Post, &at("commands"), Some(command));
         }
+        let name = json!({ "pattern": PATTERN, "policy": "deny" });
+        site.json(Method::Post, &at("protected"), Some(&name));
         for file in ["outputs/a.txt", "uploads/folder/b.txt"] {
             site.ask(Method::Put, &at(&format!("files/{file}")), None);
         }
@@ -80,6 +92,7 @@ fn furnish(site: &Site, folder: &Folder) -> PathBuf {
         "commands": (1..=commands.len()).collect::<Vec<_>>(),
         "grants": ["docs"],
         "secrets": ["made-up"],
+        "patterns": [PATTERN],
         "urls": ["https://example.com/x"],
         "roots": ["outputs", "uploads", "docs"],
         "files": ["a.txt", "folder", "folder/b.txt"],
@@ -109,6 +122,11 @@ fn bodies(docs: &Path, more: &Path) -> Value {
             { "argv": ["pwd"], "cwd": "mnt/docs", "env": { "A": "b" }, "umask": 18 },
         ],
         "changeNetwork": [{ "add": [{ "host": "example.com" }] }, { "otherwise": "ask" }],
+        "applyChanges": [{}],
+        "discardChanges": [{}],
+        "undo": [{}, { "all": true }, { "all": true, "on_conflict": "ours" }],
+        "redo": [{}],
+        "protect": [{ "pattern": "*.more", "policy": "ask" }],
         "publishPort": [{ "inside": 8000 }],
         "setSecret": [{ "value": "a value of some length", "hosts": ["example.com"] }],
         "decide": [

@@ -70,7 +70,31 @@ impl Schemas {
             let input = if twice.contains(&name) { "Input" } else { "" };
             all.insert(format!("{name}{input}"), schema);
         }
+        for schema in all.values_mut() {
+            bound(schema);
+        }
         all
+    }
+}
+
+/// Says of every whole number how large it may be: a format alone binds nobody.
+fn bound(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let largest: Option<u64> = match fields.get("format").and_then(Value::as_str) {
+                Some("uint8") => Some(u8::MAX.into()),
+                Some("uint16") => Some(u16::MAX.into()),
+                Some("uint32") => Some(u32::MAX.into()),
+                Some("uint64" | "uint") => Some(u64::MAX),
+                _ => None,
+            };
+            if let Some(largest) = largest {
+                fields.entry("maximum").or_insert_with(|| largest.into());
+            }
+            fields.values_mut().for_each(bound);
+        }
+        Value::Array(items) => items.iter_mut().for_each(bound),
+        _ => {}
     }
 }
 
