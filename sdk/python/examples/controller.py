@@ -10,3 +10,4 @@ with tempfile.TemporaryDirectory() as folder:
         print(controller.get_vm_info())
         result = controller.execute_in_vm("pwd; echo hello > hello.txt; ls")
         print(result.output, result.exit_code, result.duration)
+        print(controller.ask_claude("which files are in this folder?").output)

@@ -1,4 +1,4 @@
-"""A daemon of the tests' own, folders, and sessions. Nothing is made up, nothing is skipped.
+"""A daemon of the tests' own, folders, sessions, and an agent. Nothing is skipped.
 
 ``COWORK_PROGRAMS`` is the folder with the programs under test. The tests run as whoever starts
 them; ``tools/ci.py`` starts them as root and as an ordinary user.
@@ -33,11 +33,34 @@ def pytest_configure() -> None:
     os.environ["COWORK_IDLE"] = "3"
 
 
+AGENT = """
+name = "claude"
+about = "an agent that does as it is told"
+
+[program]
+names = ["scripted.py"]
+places = ["{folder}"]
+
+[task]
+kind = "claude-stream-json"
+"""
+
+
 def new_folder(name: str) -> Path:
     """A folder of this user's on the file system of /var/tmp."""
     path = Path(f"/var/tmp/cowork-sdk-{os.getpid()}-{next(_NUMBERS)}-{name}")
     path.mkdir(mode=0o700)
     return path
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all there is in it; overlayfs leaves folders that nobody may enter."""
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            path = Path(parent, name)
+            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
+                path.chmod(0o700)
+    shutil.rmtree(folder)
 
 
 def runs(pid: int) -> bool:
@@ -70,11 +93,19 @@ class Site:
         self.folder = new_folder("site")
         self.runtime = self.folder / "run"
         self.state = self.folder / "state"
+        self.settings = self.folder / "settings"
+        (self.settings / "agents").mkdir(parents=True)
+        programs = self.folder / "programs"
+        programs.mkdir()
+        shutil.copy(Path(__file__).parent / "scripted.py", programs)
+        (programs / "scripted.py").chmod(0o755)
+        (self.settings / "agents" / "claude.toml").write_text(AGENT.format(folder=programs))
 
     def enter(self, patch: pytest.MonkeyPatch) -> None:
         """Let everything that is started from here use it."""
         patch.setenv("COWORK_RUNTIME_DIR", str(self.runtime))
         patch.setenv("COWORK_STATE_DIR", str(self.state))
+        patch.setenv("COWORK_CONFIG_DIR", str(self.settings))
 
     def leave(self) -> None:
         """End the daemon, if it runs, and remove all it has made."""
@@ -83,7 +114,7 @@ class Site:
             client.shutdown()
             client.close()
             until(lambda: not runs(pid), 60)
-        shutil.rmtree(self.folder)
+        remove(self.folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -109,7 +140,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def folder() -> Iterator[Path]:
     path = new_folder("folder")
     yield path
-    shutil.rmtree(path)
+    remove(path)
 
 
 @pytest.fixture

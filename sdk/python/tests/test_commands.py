@@ -199,6 +199,21 @@ def test_leaving_its_context_ends_it_and_detaching_does_not(session: Session) ->
     assert session.output(other.number, "stderr") == b""
 
 
+def test_a_command_is_found_again_by_its_number(session: Session) -> None:
+    first = session.exec("echo a; read x; echo b $x; exit 3", stdin=True)
+    next(first)
+    lines: list[str] = []
+    again = session.attach(first.number, stream=lines.append)
+    assert next(again).text == "a\n"
+    again.write("c\n")
+    assert again.wait().stdout == "a\nb c\n"
+    assert first.wait().exit_code == 3
+    ended = session.attach(first.number)
+    assert (ended.wait().stdout, ended.wait().exit_code) == ("a\nb c\n", 3)
+    assert lines == ["a", "b c"]
+    assert [command.number for command in session.commands()] == [first.number]
+
+
 def test_an_interrupted_call_interrupts_the_command(session: Session) -> None:
     def refuse(line: str) -> None:
         raise ZeroDivisionError(line)

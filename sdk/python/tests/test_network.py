@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cowork import AsyncClient, AsyncSession, Client, Network, NotFound, Request, Rule, Session
+from cowork import (
+    AsyncClient,
+    AsyncSession,
+    Client,
+    Network,
+    NotFound,
+    OwnSecret,
+    Request,
+    Rule,
+    Session,
+)
+from cowork.types import SecretFile
 
 from .aio import aio
 
@@ -139,6 +150,28 @@ def test_a_host_that_no_rule_is_about_is_asked_about(server: Server) -> None:
         session.network.ask(f"host:{server.server_port}")
         assert session.run(get(server.server_port)).stdout == "hello\n"
         assert seen == ["host"]
+
+
+def test_a_session_has_a_secret_of_its_own(client: Client, server: Server) -> None:
+    host = f"host:{server.server_port}"
+    secret = OwnSecret(
+        "sdk-own",
+        "real-value",
+        hosts=(host,),
+        variable="SDK_KEY",
+        files=(SecretFile(".token", "token={secret}\n"),),
+    )
+    assert "real-value" not in repr(secret)
+    with Session.create(secrets=[secret], network=[host]) as session:
+        placeholder = session.run("printf %s $SDK_KEY", check=True).stdout
+        assert session.run("cat .token", check=True).stdout == f"token={placeholder}\n"
+        key = '-H "Authorization: Bearer $SDK_KEY"'
+        session.run(f"{get(server.server_port)} {key}", check=True)
+        assert [one.code for one in session.network.refused()] == ["plaintext-credential"]
+        session.run(get(server.server_port), check=True)
+        assert server.seen == [""]
+        assert session.network.har()["log"]["version"] == "1.2"
+    assert client.secrets.list() == []
 
 
 @aio

@@ -72,6 +72,20 @@ def test_what_waits_already_is_answered_too(session: Session, folder: Path) -> N
     assert json.loads(process.wait().stdout)["state"] == "allowed"
 
 
+def test_a_folder_is_asked_for_on_behalf_of_a_session(
+    session: Session, client: Client, folder: Path
+) -> None:
+    asked = session.requests.ask("the invoices", "to add them up", path=folder)
+    assert asked.state == "pending"
+    [request] = session.requests.list()
+    request.allow_once(folder, name="invoices")
+    answered = session.requests.asked(asked.id, wait=5)
+    assert (answered.state, answered.access) == ("allowed", "ro")
+    assert answered.at == f"/sessions/{session.id}/mnt/invoices"
+    with pytest.raises(InvalidRequest):
+        client.requests.ask("anything", "for nobody")
+
+
 def test_a_callback_that_fails_is_logged_and_others_go_on(
     session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:

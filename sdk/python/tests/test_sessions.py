@@ -17,10 +17,11 @@ from cowork import (
     Limits,
     NotFound,
     Session,
-    Unsupported,
+    types,
 )
 
 from .aio import aio
+from .conftest import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,36 +164,6 @@ def test_folders_come_and_go_while_it_runs(session: Session, folder: Path) -> No
     assert caught.value.code == "no-grant"
 
 
-def test_agents_cannot_be_asked_yet_and_that_is_said(session: Session) -> None:
-    with pytest.raises(Unsupported, match="tasks") as caught:
-        session.ask("what is in this folder?")
-    assert (caught.value.code, caught.value.status) == ("no-tasks", None)
-    assert isinstance(caught.value, CoworkError)
-
-
-def test_changes_are_told_and_taken_back_where_they_are_kept(client: Client, folder: Path) -> None:
-    (folder / "file").write_text("before\n")
-    with Session.create(folders=[Grant(folder, name="data")]) as session:
-        session.run("echo after > mnt/data/file; touch mnt/data/new", check=True)
-        if "/v1/sessions/{id}/changes" not in client.openapi()["paths"]:
-            for call in (
-                *(session.changes, session.diff, session.undo, session.redo),
-                *(session.apply, session.discard),
-            ):
-                with pytest.raises(Unsupported) as caught:
-                    call()
-                assert caught.value.code == "no-changes"
-            return
-        found = {change.path: change.kind for change in session.changes().changes}
-        assert found == {"file": "modified", "new": "added"}
-        assert any("-before" in (one.text or "") for one in session.diff())
-        assert session.undo().names == 2
-        assert (folder / "file").read_text() == "before\n"
-        assert not (folder / "new").exists()
-        session.redo()
-        assert (folder / "file").read_text() == "after\n"
-
-
 def test_the_daemon_and_the_host_are_told(client: Client) -> None:
     facts = cowork.doctor()
     assert {fact.grade for fact in facts} <= {"good", "reduced", "blocking"}
@@ -204,6 +175,49 @@ def test_the_daemon_and_the_host_are_told(client: Client) -> None:
     with pytest.raises(NotFound) as caught:
         client.call(dict, "GET", "/v1/nothing")
     assert caught.value.code == "no-route"
+
+
+def test_two_calls_with_one_key_make_one_session(client: Client) -> None:
+    with Session.create(key="sdk-key-1") as session, Session.create(key="sdk-key-1") as again:
+        assert session.id == again.id
+    with pytest.raises(InvalidRequest) as caught:
+        Session.create(key="sdk-key-1", labels={"other": "body"})
+    assert caught.value.code == "key-reused"
+    assert session.id not in [info.id for info in client.list_sessions()]
+
+
+def test_what_it_uses_is_told_with_its_past(session: Session) -> None:
+    with session.exec("echo begun; sleep 100") as process:
+        next(process)
+        usage = session.usage()
+    assert usage.processes >= 1
+    assert usage.memory > 0
+    until(session.usage_history, 30)
+    assert session.usage_history()[0].time <= session.usage().time
+
+
+def test_the_host_is_seen_at_its_own_paths(folder: Path) -> None:
+    for name in ("shown", "hidden", "changed"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text(name)
+    place = types.WritablePlace(str(folder / "changed"), access="direct")
+    view = types.View(hidden=[str(folder / "hidden")], writable=[place])
+    with Session.create(view=view) as session:
+        assert session.run(["cat", f"{folder}/shown/file"], check=True).stdout == "shown"
+        assert session.run(["cat", f"{folder}/hidden/file"]).exit_code != 0
+        assert session.run(f"echo x > {folder}/shown/file").exit_code != 0
+        session.run(f"echo x > {folder}/changed/file", check=True)
+    assert (folder / "changed" / "file").read_text() == "x\n"
+
+
+def test_paths_are_told_in_both_views(session: Session, folder: Path) -> None:
+    session.grant(folder, name="data")
+    found = session.path(host=folder / "a" / "b")
+    assert found.session == f"/sessions/{session.id}/mnt/data/a/b"
+    assert session.path(session=found.session).host == str(folder / "a" / "b")
+    with pytest.raises(CoworkError) as caught:
+        session.path(host="/etc/passwd")
+    assert caught.value.code
 
 
 @aio
@@ -228,8 +242,6 @@ async def test_asyncio_has_the_same_life(folder: Path) -> None:
             await client.connect(session.id)
         with pytest.raises(NotFound):
             await AsyncSession.connect(session.id)
-        with pytest.raises(Unsupported):
-            await session.ask("anything")
         assert await client.doctor()
 
 

@@ -1,6 +1,8 @@
 """Measures what a call costs: through this package, by the command line, and of the daemon alone.
 
-``COWORK_BIN`` is the folder with the programs. All are measured in turns in one session.
+    COWORK_BIN=PROGRAMS python3 sdk/python/tools/overhead.py
+
+``PROGRAMS`` is the folder with the built programs. All are measured in turns in one session.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from cowork import AsyncSession, Client, Session
 from cowork._places import find_program
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROUNDS = 200
+
+RUN = 'session.run(["true"])'
+ASYNC_RUN = 'await session.run(["true"])'
+EXEC = "cowork exec ID -- true"
 
 
 def measure(work: Callable[[], object]) -> float:
@@ -30,16 +39,16 @@ def measure(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print medians."""
+    """Print medians, and how a call compares to the command line."""
     program = str(find_program())
     with Client() as client, Session.create(client=client) as session, asyncio.Runner() as runner:
         twin = runner.run(connect(session.id))
         words = [program, "exec", session.id, "--", "true"]
         contenders: dict[str, Callable[[], object]] = {
             "client.info()": client.info,
-            'session.run(["true"])': lambda: session.run(["true"]),
-            'await session.run(["true"])': lambda: runner.run(twin.run(["true"])),
-            "cowork exec ID -- true": lambda: subprocess.run(words, check=True),
+            RUN: lambda: session.run(["true"]),
+            ASYNC_RUN: lambda: runner.run(twin.run(["true"])),
+            EXEC: lambda: subprocess.run(words, check=True),
             "plain true (fork, exec, wait)": lambda: subprocess.run(["true"], check=True),
         }
         found: dict[str, list[float]] = {name: [] for name in contenders}
@@ -48,10 +57,12 @@ def main() -> None:
                 taken = measure(work)
                 if turn >= 10:
                     found[name].append(taken)
+        medians = {name: statistics.median(times) for name, times in found.items()}
         for name, times in found.items():
             low, _, high = statistics.quantiles(times, n=4)
-            median = statistics.median(times)
-            print(f"{name:32} {median:8.3f} ms  (quartiles {low:.3f} to {high:.3f})")
+            print(f"{name:32} {medians[name]:8.3f} ms  (quartiles {low:.3f} to {high:.3f})")
+        for name in (RUN, ASYNC_RUN):
+            print(f"{name} / {EXEC}: {medians[name] / medians[EXEC]:.2f}")
         runner.run(twin.aclose())
 
 

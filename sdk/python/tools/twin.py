@@ -8,9 +8,10 @@ an error.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from formatted import settle
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "cowork"
 OWN = {"transport.py", "pieces.py", "__init__.py"}
@@ -19,6 +20,7 @@ NOTE = "# Made by tools/twin.py from _async/{name}; change that.\n"
 RULES = [
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
+    (r"\banext\(", "next("),
     (r"\bAsyncIterable\[bytes\]", "Iterable[bytes]"),
     (r"\bIterable\[bytes\] \| Iterable\[bytes\]", "Iterable[bytes]"),
     (
@@ -37,36 +39,19 @@ def twin(source: Path) -> str:
     text = source.read_text()
     for pattern, replacement in RULES:
         text = re.sub(pattern, replacement, text)
-    return formatted(NOTE.format(name=source.name) + text)
-
-
-def formatted(text: str) -> str:
-    """Put imports and lines in order: names that became shorter may fit elsewhere."""
-    ruff = [sys.executable, "-m", "ruff"]
-    common = ["--quiet", "--stdin-filename", str(PACKAGE / "_sync" / "twin.py")]
-    for words in (["check", "--select", "I", "--fix-only"], ["format"]):
-        done = subprocess.run(
-            [*ruff, *words, *common, "-"], input=text, capture_output=True, text=True, check=True
-        )
-        text = done.stdout
-    return text
+    return NOTE.format(name=source.name) + text
 
 
 def main() -> int:
     """Write what is made, or compare it with what is there."""
-    check = sys.argv[1:] == ["--check"]
-    stale = []
-    for source in sorted((PACKAGE / "_async").glob("*.py")):
-        if source.name in OWN:
-            continue
-        made = PACKAGE / "_sync" / source.name
-        text = twin(source)
-        if check and (not made.exists() or made.read_text() != text):
-            stale.append(source.name)
-        elif not check:
-            made.write_text(text)
+    sources = [path for path in (PACKAGE / "_async").glob("*.py") if path.name not in OWN]
+    texts = {PACKAGE / "_sync" / source.name: twin(source) for source in sorted(sources)}
+    kept = {*texts, *(PACKAGE / "_sync" / name for name in OWN)}
+    stale = [path for path in (PACKAGE / "_sync").glob("*.py") if path not in kept]
+    stale += settle(texts, check=sys.argv[1:] == ["--check"])
     if stale:
-        print(f"run tools/twin.py: {', '.join(stale)} changed", file=sys.stderr)
+        names = ", ".join(sorted(path.name for path in stale))
+        print(f"run tools/twin.py, and remove what is not made any more: {names}")
     return 1 if stale else 0
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 from . import errors, types
 from ._async.client import AsyncClient
 from ._async.events import AsyncEvents
-from ._async.parts import AsyncRequest, AsyncSubscription
 from ._async.process import AsyncProcess
+from ._async.requests import AsyncRequest, AsyncSubscription
 from ._async.session import AsyncSession
+from ._async.tasks import AsyncTask
 from ._sync.client import Client
 from ._sync.events import Events
-from ._sync.parts import Request, Subscription
 from ._sync.process import Process
+from ._sync.requests import Request, Subscription
 from ._sync.session import Session
+from ._sync.tasks import Task
 from .errors import (
     ApiError,
     CommandFailed,
@@ -32,13 +34,34 @@ from .errors import (
     InvalidRequest,
     NotFound,
     ProtocolError,
-    Unsupported,
+    TaskFailed,
 )
-from .types import Event, Grant, Limits, Network, Output, Result, Rule, SessionInfo, Size
+from .types import (
+    Agent,
+    Answer,
+    Caps,
+    Event,
+    Grant,
+    Guards,
+    Limits,
+    Network,
+    Output,
+    OwnSecret,
+    Quota,
+    Result,
+    Rule,
+    SessionInfo,
+    Size,
+    TaskMessage,
+    View,
+    Writes,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "Answer",
     "ApiError",
     "AsyncClient",
     "AsyncEvents",
@@ -46,6 +69,8 @@ __all__ = [
     "AsyncRequest",
     "AsyncSession",
     "AsyncSubscription",
+    "AsyncTask",
+    "Caps",
     "Client",
     "CommandFailed",
     "CommandTimeout",
@@ -57,14 +82,17 @@ __all__ = [
     "Events",
     "Forbidden",
     "Grant",
+    "Guards",
     "HostError",
     "InvalidRequest",
     "Limits",
     "Network",
     "NotFound",
     "Output",
+    "OwnSecret",
     "Process",
     "ProtocolError",
+    "Quota",
     "Request",
     "Result",
     "Rule",
@@ -72,7 +100,11 @@ __all__ = [
     "SessionInfo",
     "Size",
     "Subscription",
-    "Unsupported",
+    "Task",
+    "TaskFailed",
+    "TaskMessage",
+    "View",
+    "Writes",
     "connect",
     "doctor",
     "errors",

@@ -31,7 +31,10 @@ def decode(kind: type[T], value: object) -> T:
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         name = getattr(kind, "__name__", str(kind))
         raise ProtocolError(
-            f"an answer is not a {name}", code="garbled", detail=str(error)
+            f"an answer is not a {name}",
+            code="garbled",
+            detail=str(error),
+            hint="the daemon is perhaps of another version than this package",
         ) from error
 
 
@@ -51,7 +54,8 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
         return lambda value: {key: inner(one) for key, one in value.items()}
     if dataclasses.is_dataclass(kind):
         return _record(cast("type[Any]", kind))
-    if kind is str:
+    if kind is str or origin is typing.Literal:
+        # A word that is new to this version is still a word.
         return _text
     if kind is datetime:
         return datetime.fromisoformat
@@ -87,6 +91,17 @@ def raw(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str | dic
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def plain(value: Any) -> Any:
+    """Say a dataclass as the daemon reads it, without what is ``None``."""
+    if dataclasses.is_dataclass(value):
+        names = [one.name for one in dataclasses.fields(value)]
+        found = {name.rstrip("_"): plain(getattr(value, name)) for name in names}
+        return {name: one for name, one in found.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return raw(value) if isinstance(value, str) else value
 
 
 def present(**fields: object) -> dict[str, object]:

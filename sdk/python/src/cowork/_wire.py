@@ -22,6 +22,9 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 PROTOCOL = "cowork-stream/1"
 """What a connection is upgraded to that carries a command's streams."""
 
+KEY = "Idempotency-Key"
+"""The header of a request that is carried out once, however often it is sent."""
+
 MAX_HEAD = 64 * 1024
 MAX_EVENT = 4 * 1024 * 1024
 MAX_FRAME = 1024 * 1024
@@ -73,10 +76,15 @@ class Call:
         text = json.dumps(body, separators=(",", ":")).encode()
         return cls(method, target, text, {"Content-Type": "application/json"})
 
-    @property
-    def is_idempotent(self) -> bool:
-        """Whether asking twice is the same as asking once."""
-        return self.method in {"GET", "PUT", "DELETE"} and self.upload is None
+    def may_be_repeated(self, *, unread: bool) -> bool:
+        """Whether asking again is the same as asking once, after the connection broke.
+
+        It is if the daemon has not read the request, if the method says so, and if the request has
+        a key by which the daemon knows it again.
+        """
+        if self.upload is not None:
+            return False
+        return unread or self.method in {"GET", "PUT", "DELETE"} or KEY in self.headers
 
     def start(self) -> bytes:
         """Everything up to the pieces of the body, and all of it if it is bytes."""

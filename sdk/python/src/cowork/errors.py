@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .types import Result
+    from .types import Answer, Result
 
 
 class CoworkError(Exception):
@@ -59,10 +59,6 @@ class ProtocolError(CoworkError):
     """What came is not what was agreed on."""
 
 
-class Unsupported(CoworkError):
-    """The daemon does not offer this."""
-
-
 class ApiError(CoworkError):
     """The daemon says no, with its reason (RFC 9457)."""
 
@@ -102,6 +98,14 @@ class CommandTimeout(CommandFailed):
 
     def __init__(self, sentence: str, result: Result) -> None:
         super().__init__(sentence, result, code="timeout")
+
+
+class TaskFailed(CoworkError):
+    """An agent was asked something and has not answered."""
+
+    def __init__(self, sentence: str, result: Answer, *, code: str) -> None:
+        super().__init__(sentence, code=code)
+        self.result = result
 
 
 def _kind(status: int) -> type[ApiError]:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .. import _places, types
 from .._json import decode
-from .._wire import Call, Method, decoded, segment, target
+from .._wire import KEY, Call, Method, decoded, segment, target
+from .changes import AsyncChanged
 from .events import AsyncEvents
-from .parts import AsyncAudit, AsyncRequests, AsyncSecrets
+from .network import AsyncSecrets
 from .pieces import opening
+from .records import AsyncAudit
+from .requests import AsyncRequests
 from .transport import AsyncTransport
 
 if TYPE_CHECKING:
@@ -67,14 +70,19 @@ class AsyncClient:
         path: str,
         body: object = None,
         query: Mapping[str, object] | None = None,
+        *,
+        key: str | None = None,
     ) -> T:
         """Ask the daemon for anything: any path of its OpenAPI document.
 
         ``path`` is escaped already. The answer is read as ``kind``: a class of
-        :mod:`cowork.types`, ``dict``, ``list``, or ``type(None)`` if there is none.
+        :mod:`cowork.types`, ``dict``, ``list``, or ``type(None)`` if there is none. A ``POST``
+        with a ``key`` is carried out once, and repeated if its connection breaks.
         """
         where = target(path, query)
         request = Call(method, where) if body is None else Call.json(method, where, body)
+        if key is not None:
+            request.headers[KEY] = key
         answer = await self.transport.call(request)
         if kind is type(None) or not answer:
             return None  # type: ignore[return-value]
@@ -112,6 +120,10 @@ class AsyncClient:
         """Lists of hosts that belong together."""
         return decode(list[types.Preset], await self.call(list, "GET", "/v1/presets"))
 
+    async def agents(self) -> list[types.AgentInfo]:
+        """Agents that can be asked in sessions."""
+        return decode(list[types.AgentInfo], await self.call(object, "GET", "/v1/agents"))
+
     async def rules(self) -> list[types.NamedRule]:
         """Rules for every session with a network."""
         return decode(list[types.NamedRule], await self.call(list, "GET", "/v1/rules"))
@@ -134,6 +146,15 @@ class AsyncClient:
 
         info = await self.call(types.SessionInfo, "GET", f"/v1/sessions/{segment(id)}")
         return AsyncSession(self, info)
+
+    async def history(self, path: types.PathName | None = None) -> types.History:
+        """Sessions that changed something, gone ones too: anywhere, or below a path."""
+        query = {"path": None if path is None else types.host_path(path)}
+        return await self.call(types.History, "GET", "/v1/history", query=query)
+
+    def changed(self, id: str) -> AsyncChanged:
+        """What a session changed, also of one that is gone."""
+        return AsyncChanged(self, id)
 
     def events(
         self,

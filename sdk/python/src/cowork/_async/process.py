@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import types
 from .._json import decode, present
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from .client import AsyncClient
     from .pieces import Callback
     from .transport import AsyncWire
-
-Whom = Literal["leader", "group", "foreground", "tree"]
-"""Who gets a signal: the first process, its group, the terminal's foreground, or all of it."""
 
 STREAMS: dict[int, types.StreamName] = {STDOUT: "stdout", STDERR: "stderr", TERMINAL: "terminal"}
 
@@ -42,7 +39,7 @@ class AsyncProcess:
     def __init__(
         self,
         client: AsyncClient,
-        wire: AsyncWire,
+        wire: AsyncWire | None,
         command: types.Command,
         *,
         listeners: dict[types.StreamName, Callback[str, object]],
@@ -54,7 +51,7 @@ class AsyncProcess:
         self.number = command.number
         """Its number in the session."""
         self._client = client
-        self._wire: AsyncWire | None = wire
+        self._wire = wire
         self._path = f"/v1/sessions/{command.session}/commands/{command.number}"
         self._listeners = listeners
         self._lines = lines
@@ -87,6 +84,22 @@ class AsyncProcess:
             await wire.aclose()
             raise ProtocolError("the daemon did not say what it started", code="garbled")
         return cls(client, wire, decode(types.Command, message["started"]), **options)
+
+    @classmethod
+    async def attach(
+        cls,
+        client: AsyncClient,
+        session: str,
+        number: int,
+        *,
+        lines: Callback[str, object] | None = None,
+    ) -> Self:
+        """Join a command that was started."""
+        path = f"/v1/sessions/{session}/commands/{number}"
+        command = await client.call(types.Command, "GET", path)
+        process = cls(client, None, command, listeners={}, lines=lines)
+        await process._recover()
+        return process
 
     # Output.
 
@@ -211,7 +224,7 @@ class AsyncProcess:
                 raise ended from None
             raise
 
-    async def signal(self, signal: int, whom: Whom = "group") -> None:
+    async def signal(self, signal: int, whom: types.Whom = "group") -> None:
         """Send it a signal."""
         body = {"signal": int(signal), "whom": whom}
         await self._client.call(dict, "POST", f"{self._path}/signal", body)

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .. import types
-from .._json import decode, present, raw
+from .._json import decode, plain, present, raw
 from .._wire import Call, segment, target
-from ..errors import NotFound, Unsupported
+from ..errors import NotFound
+from .changes import AsyncChanged, AsyncProtected
 from .client import AsyncClient
-from .parts import AsyncAudit, AsyncFiles, AsyncNetwork, AsyncRequests
+from .files import AsyncFiles
+from .network import AsyncNetwork
 from .pieces import opening
 from .process import AsyncProcess
+from .records import AsyncAudit
+from .requests import AsyncRequests
+from .tasks import AsyncTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from .events import AsyncEvents
-    from .parts import AsyncRequest, AsyncSubscription
     from .pieces import Callback
+    from .requests import AsyncRequest, AsyncSubscription
 
 Folder = types.PathName | types.Grant
 
 
-class AsyncSession:
+class AsyncSession(AsyncChanged):
     """A session. One that was made here ends when its context is left; others stay."""
 
     def __init__(
@@ -34,12 +41,11 @@ class AsyncSession:
         *,
         ends: bool = False,
         owned: AsyncClient | None = None,
+        agent: str | types.Agent | None = None,
     ) -> None:
-        self.id = info.id
-        """Its id, e.g. ``zealous-ramanujan``."""
+        super().__init__(client, info.id)
         self.info = info
         """What was last heard of it; see :meth:`status`."""
-        self.client = client
         self.files = AsyncFiles(client, info.id)
         """Its files, from outside."""
         self.network = AsyncNetwork(client, info.id)
@@ -48,7 +54,11 @@ class AsyncSession:
         """What it asks for."""
         self.audit = AsyncAudit(client, info.id)
         """What was decided and done about it."""
-        self._path = f"/v1/sessions/{info.id}"
+        self.protected = AsyncProtected(client, info.id)
+        """Names that it may not simply change."""
+        self.tasks = AsyncTasks(client, info.id)
+        """What agents are asked to do in it."""
+        self._agent = agent
         self._ends = ends
         self._owned = owned
         self._subscriptions: list[AsyncSubscription] = []
@@ -65,60 +75,83 @@ class AsyncSession:
         *,
         folders: Iterable[Folder] = (),
         network: types.Network | Iterable[str | types.Rule] | None = None,
+        agent: str | types.Agent | None = None,
         id: str | None = None,
         limits: types.Limits | None = None,
         labels: Mapping[str, str] | None = None,
-        profile: Literal["strict", "nested"] = "strict",
-        secrets: Iterable[str] = (),
+        profile: types.Profile = "strict",
+        life: types.Life = "kept",
+        secrets: Iterable[str | types.OwnSecret] = (),
         home: types.PathName | None = None,
         outputs: types.PathName | None = None,
         workspace: str | None = None,
-        writes: Mapping[str, object] | None = None,
+        writes: types.Writes | None = None,
+        view: types.View | None = None,
         debugger: bool = False,
         best_effort: bool = False,
         keep: bool = False,
+        key: str | None = None,
         client: AsyncClient | None = None,
     ) -> AsyncSession:
         """Make a session.
 
         ``folders`` are what it sees of the user's, read-write unless a :class:`cowork.Grant` says
         otherwise. ``network`` are hosts that it may reach, rules, or a :class:`cowork.Network`;
-        without it there is no network at all. ``secrets`` are used without being known.
+        without it there is no network at all. ``agent`` is the one that :meth:`ask` asks, see
+        :meth:`cowork.Client.agents`; with it the session is given what that agent needs at once.
+        ``secrets`` are used without being known: kept ones by their names, or its own.
+
         ``workspace`` is a name at the top of its file system that leads to the first folder.
-        ``writes`` is what is allowed where changes are recorded, as in the OpenAPI document. With
-        ``best_effort``, limits are good enough that the host can only approximate. With
-        ``keep`` it stays when its context is left.
+        ``writes`` is what is allowed where changes are recorded. ``view`` shows the host's files at
+        their own paths, read-only but for what it names. With ``best_effort``, limits are good
+        enough that the host can only approximate.
+
+        With ``keep`` it stays when its context is left; with ``life="once"`` it ends with its first
+        command, and its home is in memory. ``key`` is any text: calls with the same one make one
+        session, so that a call whose connection broke is repeated.
         """
         wanted = network
         if wanted is not None and not isinstance(wanted, types.Network):
             wanted = types.Network(rules=list(wanted))
         reach = None if wanted is None else wanted.body()
-        used = list(secrets)
+        chosen = list(secrets)
+        used = [secret for secret in chosen if isinstance(secret, str)]
+        own = [secret.body() for secret in chosen if not isinstance(secret, str)]
         if used:
             reach = {**(reach or {}), "secrets": [*(wanted.secrets if wanted else []), *used]}
         body = present(
             id=id,
-            grants=[as_grant(folder).body() for folder in folders],
+            grants=[types.as_grant(folder).body() for folder in folders],
             network=reach,
             limits=None if limits is None else limits.body(),
             labels=None if labels is None else dict(labels),
             profile=profile,
+            life=life,
             home=None if home is None else raw(types.host_path(home)),
             outputs=None if outputs is None else raw(types.host_path(outputs)),
             workspace=workspace,
-            writes=None if writes is None else dict(writes),
+            secrets=own or None,
+            writes=None if writes is None else plain(writes),
+            view=None if view is None else plain(view),
             debugger=debugger or None,
             best_effort=best_effort or None,
         )
         asked = client or AsyncClient()
         owned = asked if client is None else None
         try:
-            info = await asked.call(types.SessionInfo, "POST", "/v1/sessions", body)
+            info = await asked.call(types.SessionInfo, "POST", "/v1/sessions", body, key=key)
         except BaseException:
             if owned is not None:
                 await owned.aclose()
             raise
-        return cls(asked, info, ends=not keep, owned=owned)
+        session = cls(asked, info, ends=not keep, owned=owned, agent=agent)
+        if agent is not None:
+            try:
+                await session.prepare(agent)
+            except BaseException:
+                await session.end()
+                raise
+        return session
 
     @classmethod
     @opening
@@ -243,6 +276,12 @@ class AsyncSession:
             raise
         return result.check() if check else result
 
+    async def attach(
+        self, number: int, *, stream: Callback[str, object] | None = None
+    ) -> AsyncProcess:
+        """A command that was started, by its number: with all it wrote that is kept."""
+        return await AsyncProcess.attach(self.client, self.id, number, lines=stream)
+
     async def commands(self) -> list[types.Command]:
         """Commands that were started in it."""
         return await self.client.every(types.Command, f"{self._path}/commands", {"limit": 1000})
@@ -270,9 +309,12 @@ class AsyncSession:
         force: bool = False,
     ) -> types.GrantInfo:
         """Grant a folder to it, while it runs."""
-        given = as_grant(folder)
-        body = types.Grant(
-            given.path, mode or given.mode, name or given.name, force or given.force, given.direct
+        given = types.as_grant(folder)
+        body = replace(
+            given,
+            mode=mode or given.mode,
+            name=name or given.name,
+            force=force or given.force,
         ).body()
         return await self.client.call(types.GrantInfo, "POST", f"{self._path}/grants", body)
 
@@ -281,10 +323,13 @@ class AsyncSession:
         where = f"{self._path}/grants/{segment(name)}"
         return await self.client.call(types.Revoked, "DELETE", where)
 
-    async def regrant(self, name: str, mode: types.Access) -> types.Regranted:
-        """Give a granted folder another access."""
+    async def regrant(
+        self, name: str, mode: types.Access, *, writes: types.Writes | None = None
+    ) -> types.Regranted:
+        """Give a granted folder another access, while it runs."""
         where = f"{self._path}/grants/{segment(name)}"
-        return await self.client.call(types.Regranted, "PATCH", where, {"access": mode})
+        body = present(access=mode, writes=None if writes is None else plain(writes))
+        return await self.client.call(types.Regranted, "PATCH", where, body)
 
     async def path(
         self, *, host: types.PathName | None = None, session: str | None = None
@@ -350,6 +395,63 @@ class AsyncSession:
         """What it uses now."""
         return await self.client.call(types.Usage, "GET", f"{self._path}/usage")
 
+    async def usage_history(self) -> list[types.Usage]:
+        """What it used, the oldest first."""
+        found = await self.client.call(object, "GET", f"{self._path}/usage/history")
+        return decode(list[types.Usage], found)
+
+    # Agents.
+
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        stream: Callback[types.TaskMessage, object] | None = None,
+        agent: str | types.Agent | None = None,
+        model: str | None = None,
+        approvals: types.Approvals | None = None,
+        attachments: Iterable[types.PathName] = (),
+        check: bool = True,
+    ) -> types.Answer:
+        """Let an agent do something, and wait for its answer.
+
+        ``stream`` is called with each message as it comes: what the agent says, which tools it
+        uses. With ``approvals="ask"`` each tool that it wants to use is a request, see
+        :meth:`on_request`; ``"auto"`` allows all, within what the session may do anyway.
+        ``attachments`` are files of the host; they are copied to ``uploads``. Unless
+        ``check=False``, anything but an answer is a :class:`cowork.TaskFailed`. If this call is
+        interrupted, so is the task.
+        """
+        names: list[str] = []
+        for source in attachments:
+            await self.files.upload(source)
+            names.append(Path(source).name)
+        task = await self.tasks.create(
+            prompt,
+            agent=agent or self._agent,
+            model=model,
+            approvals=approvals,
+            attachments=names,
+            stream=stream,
+        )
+        try:
+            return await task.wait(check=check)
+        except BaseException:
+            await task.abandon()
+            raise
+
+    async def prepare(
+        self, agent: str | types.Agent | None = None, *, install: bool = False
+    ) -> types.PreparedAgent:
+        """Give the session what an agent needs, and say how it is started.
+
+        With ``install``, it is the command that installs the agent in the session.
+        """
+        wanted = types.as_agent(agent or self._agent)
+        body = {**wanted.launch(), "step": "install" if install else "run"}
+        where = f"{self._path}/agents/{segment(wanted.name)}"
+        return await self.client.call(types.PreparedAgent, "POST", where, body)
+
     # What it asks for, and what happens in it.
 
     async def on_request(
@@ -368,101 +470,6 @@ class AsyncSession:
         """What happens to it; after event number ``after``, else from now on."""
         return self.client.events(session=self.id, type=type, after=after)
 
-    # What it changed.
-
-    async def changes(
-        self, path: types.PathName | None = None, *, set: int | None = None
-    ) -> types.Changes:
-        """What changed in its granted folders: all, or below a path, or in one set."""
-        query = {"path": None if path is None else str(path), "set": set}
-        return decode(types.Changes, await self._offered("GET", "/changes", query=query))
-
-    async def diff(
-        self, path: types.PathName | None = None, *, set: int | None = None
-    ) -> list[types.Difference]:
-        """The differences of contents: all, or below a path, or in one set."""
-        query = {"path": None if path is None else str(path), "set": set}
-        found = await self._offered("GET", "/diff", query=query)
-        return decode(list[types.Difference], found)
-
-    async def undo(
-        self,
-        paths: Iterable[str] = (),
-        *,
-        sets: Iterable[int] = (),
-        all: bool = False,
-        on_conflict: Literal["refuse", "ours", "theirs", "both"] = "refuse",
-        dry_run: bool = False,
-    ) -> types.Restored:
-        """Take changes back: those of the last set, unless paths, sets or all are named."""
-        body = {
-            "paths": [raw(path) for path in paths],
-            "sets": list(sets),
-            "all": all,
-            "on_conflict": on_conflict,
-            "dry_run": dry_run,
-        }
-        return decode(types.Restored, await self._offered("POST", "/undo", body))
-
-    async def redo(
-        self,
-        *,
-        on_conflict: Literal["refuse", "ours", "theirs", "both"] = "refuse",
-        dry_run: bool = False,
-    ) -> types.Restored:
-        """Take the last undo back."""
-        body = {"on_conflict": on_conflict, "dry_run": dry_run}
-        return decode(types.Restored, await self._offered("POST", "/redo", body))
-
-    async def apply(
-        self,
-        paths: Iterable[str] = (),
-        *,
-        on_conflict: Literal["refuse", "ours", "theirs", "both"] = "refuse",
-        dry_run: bool = False,
-    ) -> types.Restored:
-        """Carry staged changes over into their folders: all, or those below paths."""
-        body = {
-            "paths": [raw(path) for path in paths],
-            "on_conflict": on_conflict,
-            "dry_run": dry_run,
-        }
-        return decode(types.Restored, await self._offered("POST", "/apply", body))
-
-    async def discard(self, paths: Iterable[str] = ()) -> types.Discarded:
-        """Throw staged changes away: all, or those of granted folders."""
-        body = {"paths": [raw(path) for path in paths]}
-        return decode(types.Discarded, await self._offered("POST", "/discard", body))
-
-    async def ask(self, prompt: str) -> types.Result:  # noqa: ARG002 - what will be asked
-        """Let an agent work on a prompt. No daemon offers this yet."""
-        raise Unsupported(
-            "this version of cowork cannot ask an agent",
-            code="no-tasks",
-            detail=f"it would be `POST {self._path}/tasks`, for which there is no definition yet",
-            hint='run the agent as a command: `session.run(["claude", "-p", prompt])`',
-        )
-
-    async def _offered(
-        self,
-        method: Literal["GET", "POST"],
-        what: str,
-        body: object = None,
-        query: Mapping[str, object] | None = None,
-    ) -> Any:
-        try:
-            return await self.client.call(object, method, f"{self._path}{what}", body, query)
-        except NotFound as error:
-            if error.code != "no-route":
-                raise
-            raise Unsupported(
-                "the daemon keeps no changes",
-                code="no-changes",
-                detail=f"it has no `{method} {self._path}{what}`",
-                hint="install a newer version of cowork",
-            ) from error
-
-
-def as_grant(folder: Folder) -> types.Grant:
-    """Take a path as a folder to grant read-write."""
-    return folder if isinstance(folder, types.Grant) else types.Grant(folder)
+    async def boundary(self) -> None:
+        """Let what follows be a new set of changes, also of a command that goes on."""
+        await self.client.call(type(None), "POST", f"{self._path}/boundary")

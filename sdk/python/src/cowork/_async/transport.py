@@ -1,13 +1,14 @@
 """Requests over the daemon's UNIX socket, for asyncio.
 
 A connection that is idle is kept for the next request, and keeps the daemon from leaving. Nothing
-is sent again that could have had an effect. A transport belongs to the event loop that it is used
-in; in another loop it starts with new connections.
+is sent again that could have had an effect: what the daemon has not read had none. A transport
+belongs to the event loop that it is used in; in another loop it starts with new connections.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import TYPE_CHECKING, cast
 
 from .. import _places, _wire
@@ -50,7 +51,10 @@ class AsyncConnection:
             failed = error
         answer = Answer()
         while not answer.head():
-            await self.feed(answer)
+            try:
+                await self.feed(answer)
+            except Unanswered as error:
+                raise error if failed is None or error.unread else Unanswered(failed) from failed
         if failed is not None and answer.status < 400:
             raise _lost(failed)
         return answer
@@ -61,7 +65,7 @@ class AsyncConnection:
             answer.feed(await self._reader.read(PIECE))
         except (OSError, EOFError) as error:
             if answer.is_untouched:
-                raise Unanswered("the daemon closed the connection", code="lost") from error
+                raise Unanswered(error) from error
             raise _lost(error) from error
 
     async def whole(self, answer: Answer) -> bytes:
@@ -74,7 +78,13 @@ class AsyncConnection:
 
     def is_stale(self) -> bool:
         """Whether the daemon has closed it meanwhile."""
-        return self._reader.at_eof() or self._writer.is_closing()
+        return self._reader.at_eof() or self._writer.is_closing() or self._is_readable()
+
+    def _is_readable(self) -> bool:
+        """Whether something has come that the loop has not got to yet."""
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket"), select.POLLIN)
+        return bool(poll.poll(0))
 
     async def receive(self) -> bytes:
         """Read some bytes; none means that the daemon has closed it."""
@@ -246,16 +256,8 @@ class AsyncTransport:
 
     async def call(self, request: Call) -> bytes:
         """Ask, and read the whole answer."""
-        connection = self._take() or await ensure(self._place)
+        connection, answer = await self._ask(self._take() or await ensure(self._place), request)
         try:
-            try:
-                answer = await connection.exchange(request)
-            except Unanswered:
-                if not request.is_idempotent:
-                    raise
-                connection.close()
-                connection = await ensure(self._place)
-                answer = await connection.exchange(request)
             body = await connection.whole(answer)
         except BaseException:
             connection.close()
@@ -270,32 +272,45 @@ class AsyncTransport:
 
     async def open(self, request: Call) -> AsyncBody:
         """Ask over a connection of its own, and leave the body to be read."""
-        connection = await self._fresh()
-        try:
-            return AsyncBody(connection, await self._good(connection, request))
-        except BaseException:
-            connection.close()
-            raise
+        return AsyncBody(*await self._good(request))
 
     async def upgrade(self, request: Call) -> AsyncWire:
         """Ask for a connection that speaks frames."""
         request.headers.update({"Connection": "Upgrade", "Upgrade": _wire.PROTOCOL})
-        connection = await self._fresh()
+        connection, answer = await self._good(request)
+        if answer.status != 101:
+            connection.close()
+            raise ProtocolError("the daemon did not change the protocol", code="garbled")
+        return AsyncWire(connection, answer.rest())
+
+    async def _good(self, request: Call) -> tuple[AsyncConnection, Answer]:
+        connection, answer = await self._ask(await self._fresh(), request)
+        if answer.status < 400:
+            return connection, answer
         try:
-            answer = await self._good(connection, request)
-            if answer.status != 101:
-                raise ProtocolError("the daemon did not change the protocol", code="garbled")
-            return AsyncWire(connection, answer.rest())
+            raise from_answer(answer.status, await connection.whole(answer))
+        finally:
+            connection.close()
+
+    async def _ask(
+        self, connection: AsyncConnection, request: Call
+    ) -> tuple[AsyncConnection, Answer]:
+        """Send a request, once more if the first time cannot have had an effect."""
+        try:
+            return connection, await connection.exchange(request)
+        except Unanswered as error:
+            connection.close()
+            if not request.may_be_repeated(unread=error.unread):
+                raise
         except BaseException:
             connection.close()
             raise
-
-    @staticmethod
-    async def _good(connection: AsyncConnection, request: Call) -> Answer:
-        answer = await connection.exchange(request)
-        if answer.status >= 400:
-            raise from_answer(answer.status, await connection.whole(answer))
-        return answer
+        connection = await ensure(self._place)
+        try:
+            return connection, await connection.exchange(request)
+        except BaseException:
+            connection.close()
+            raise
 
     async def aclose(self) -> None:
         """Let go of idle connections."""

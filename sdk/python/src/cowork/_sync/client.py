@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .. import _places, types
 from .._json import decode
-from .._wire import Call, Method, decoded, segment, target
+from .._wire import KEY, Call, Method, decoded, segment, target
+from .changes import Changed
 from .events import Events
-from .parts import Audit, Requests, Secrets
+from .network import Secrets
 from .pieces import opening
+from .records import Audit
+from .requests import Requests
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -68,14 +71,19 @@ class Client:
         path: str,
         body: object = None,
         query: Mapping[str, object] | None = None,
+        *,
+        key: str | None = None,
     ) -> T:
         """Ask the daemon for anything: any path of its OpenAPI document.
 
         ``path`` is escaped already. The answer is read as ``kind``: a class of
-        :mod:`cowork.types`, ``dict``, ``list``, or ``type(None)`` if there is none.
+        :mod:`cowork.types`, ``dict``, ``list``, or ``type(None)`` if there is none. A ``POST``
+        with a ``key`` is carried out once, and repeated if its connection breaks.
         """
         where = target(path, query)
         request = Call(method, where) if body is None else Call.json(method, where, body)
+        if key is not None:
+            request.headers[KEY] = key
         answer = self.transport.call(request)
         if kind is type(None) or not answer:
             return None  # type: ignore[return-value]
@@ -111,6 +119,10 @@ class Client:
         """Lists of hosts that belong together."""
         return decode(list[types.Preset], self.call(list, "GET", "/v1/presets"))
 
+    def agents(self) -> list[types.AgentInfo]:
+        """Agents that can be asked in sessions."""
+        return decode(list[types.AgentInfo], self.call(object, "GET", "/v1/agents"))
+
     def rules(self) -> list[types.NamedRule]:
         """Rules for every session with a network."""
         return decode(list[types.NamedRule], self.call(list, "GET", "/v1/rules"))
@@ -133,6 +145,15 @@ class Client:
 
         info = self.call(types.SessionInfo, "GET", f"/v1/sessions/{segment(id)}")
         return Session(self, info)
+
+    def history(self, path: types.PathName | None = None) -> types.History:
+        """Sessions that changed something, gone ones too: anywhere, or below a path."""
+        query = {"path": None if path is None else types.host_path(path)}
+        return self.call(types.History, "GET", "/v1/history", query=query)
+
+    def changed(self, id: str) -> Changed:
+        """What a session changed, also of one that is gone."""
+        return Changed(self, id)
 
     def events(
         self,

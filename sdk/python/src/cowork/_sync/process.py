@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import types
 from .._json import decode, present
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .pieces import Callback
     from .transport import Wire
-
-Whom = Literal["leader", "group", "foreground", "tree"]
-"""Who gets a signal: the first process, its group, the terminal's foreground, or all of it."""
 
 STREAMS: dict[int, types.StreamName] = {STDOUT: "stdout", STDERR: "stderr", TERMINAL: "terminal"}
 
@@ -43,7 +40,7 @@ class Process:
     def __init__(
         self,
         client: Client,
-        wire: Wire,
+        wire: Wire | None,
         command: types.Command,
         *,
         listeners: dict[types.StreamName, Callback[str, object]],
@@ -55,7 +52,7 @@ class Process:
         self.number = command.number
         """Its number in the session."""
         self._client = client
-        self._wire: Wire | None = wire
+        self._wire = wire
         self._path = f"/v1/sessions/{command.session}/commands/{command.number}"
         self._listeners = listeners
         self._lines = lines
@@ -88,6 +85,22 @@ class Process:
             wire.close()
             raise ProtocolError("the daemon did not say what it started", code="garbled")
         return cls(client, wire, decode(types.Command, message["started"]), **options)
+
+    @classmethod
+    def attach(
+        cls,
+        client: Client,
+        session: str,
+        number: int,
+        *,
+        lines: Callback[str, object] | None = None,
+    ) -> Self:
+        """Join a command that was started."""
+        path = f"/v1/sessions/{session}/commands/{number}"
+        command = client.call(types.Command, "GET", path)
+        process = cls(client, None, command, listeners={}, lines=lines)
+        process._recover()
+        return process
 
     # Output.
 
@@ -212,7 +225,7 @@ class Process:
                 raise ended from None
             raise
 
-    def signal(self, signal: int, whom: Whom = "group") -> None:
+    def signal(self, signal: int, whom: types.Whom = "group") -> None:
         """Send it a signal."""
         body = {"signal": int(signal), "whom": whom}
         self._client.call(dict, "POST", f"{self._path}/signal", body)

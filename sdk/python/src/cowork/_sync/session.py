@@ -3,29 +3,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .. import types
-from .._json import decode, present, raw
+from .._json import decode, plain, present, raw
 from .._wire import Call, segment, target
-from ..errors import NotFound, Unsupported
+from ..errors import NotFound
+from .changes import Changed, Protected
 from .client import Client
-from .parts import Audit, Files, Network, Requests
+from .files import Files
+from .network import Network
 from .pieces import opening
 from .process import Process
+from .records import Audit
+from .requests import Requests
+from .tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from .events import Events
-    from .parts import Request, Subscription
     from .pieces import Callback
+    from .requests import Request, Subscription
 
 Folder = types.PathName | types.Grant
 
 
-class Session:
+class Session(Changed):
     """A session. One that was made here ends when its context is left; others stay."""
 
     def __init__(
@@ -35,12 +42,11 @@ class Session:
         *,
         ends: bool = False,
         owned: Client | None = None,
+        agent: str | types.Agent | None = None,
     ) -> None:
-        self.id = info.id
-        """Its id, e.g. ``zealous-ramanujan``."""
+        super().__init__(client, info.id)
         self.info = info
         """What was last heard of it; see :meth:`status`."""
-        self.client = client
         self.files = Files(client, info.id)
         """Its files, from outside."""
         self.network = Network(client, info.id)
@@ -49,7 +55,11 @@ class Session:
         """What it asks for."""
         self.audit = Audit(client, info.id)
         """What was decided and done about it."""
-        self._path = f"/v1/sessions/{info.id}"
+        self.protected = Protected(client, info.id)
+        """Names that it may not simply change."""
+        self.tasks = Tasks(client, info.id)
+        """What agents are asked to do in it."""
+        self._agent = agent
         self._ends = ends
         self._owned = owned
         self._subscriptions: list[Subscription] = []
@@ -66,60 +76,83 @@ class Session:
         *,
         folders: Iterable[Folder] = (),
         network: types.Network | Iterable[str | types.Rule] | None = None,
+        agent: str | types.Agent | None = None,
         id: str | None = None,
         limits: types.Limits | None = None,
         labels: Mapping[str, str] | None = None,
-        profile: Literal["strict", "nested"] = "strict",
-        secrets: Iterable[str] = (),
+        profile: types.Profile = "strict",
+        life: types.Life = "kept",
+        secrets: Iterable[str | types.OwnSecret] = (),
         home: types.PathName | None = None,
         outputs: types.PathName | None = None,
         workspace: str | None = None,
-        writes: Mapping[str, object] | None = None,
+        writes: types.Writes | None = None,
+        view: types.View | None = None,
         debugger: bool = False,
         best_effort: bool = False,
         keep: bool = False,
+        key: str | None = None,
         client: Client | None = None,
     ) -> Session:
         """Make a session.
 
         ``folders`` are what it sees of the user's, read-write unless a :class:`cowork.Grant` says
         otherwise. ``network`` are hosts that it may reach, rules, or a :class:`cowork.Network`;
-        without it there is no network at all. ``secrets`` are used without being known.
+        without it there is no network at all. ``agent`` is the one that :meth:`ask` asks, see
+        :meth:`cowork.Client.agents`; with it the session is given what that agent needs at once.
+        ``secrets`` are used without being known: kept ones by their names, or its own.
+
         ``workspace`` is a name at the top of its file system that leads to the first folder.
-        ``writes`` is what is allowed where changes are recorded, as in the OpenAPI document. With
-        ``best_effort``, limits are good enough that the host can only approximate. With
-        ``keep`` it stays when its context is left.
+        ``writes`` is what is allowed where changes are recorded. ``view`` shows the host's files at
+        their own paths, read-only but for what it names. With ``best_effort``, limits are good
+        enough that the host can only approximate.
+
+        With ``keep`` it stays when its context is left; with ``life="once"`` it ends with its first
+        command, and its home is in memory. ``key`` is any text: calls with the same one make one
+        session, so that a call whose connection broke is repeated.
         """
         wanted = network
         if wanted is not None and not isinstance(wanted, types.Network):
             wanted = types.Network(rules=list(wanted))
         reach = None if wanted is None else wanted.body()
-        used = list(secrets)
+        chosen = list(secrets)
+        used = [secret for secret in chosen if isinstance(secret, str)]
+        own = [secret.body() for secret in chosen if not isinstance(secret, str)]
         if used:
             reach = {**(reach or {}), "secrets": [*(wanted.secrets if wanted else []), *used]}
         body = present(
             id=id,
-            grants=[as_grant(folder).body() for folder in folders],
+            grants=[types.as_grant(folder).body() for folder in folders],
             network=reach,
             limits=None if limits is None else limits.body(),
             labels=None if labels is None else dict(labels),
             profile=profile,
+            life=life,
             home=None if home is None else raw(types.host_path(home)),
             outputs=None if outputs is None else raw(types.host_path(outputs)),
             workspace=workspace,
-            writes=None if writes is None else dict(writes),
+            secrets=own or None,
+            writes=None if writes is None else plain(writes),
+            view=None if view is None else plain(view),
             debugger=debugger or None,
             best_effort=best_effort or None,
         )
         asked = client or Client()
         owned = asked if client is None else None
         try:
-            info = asked.call(types.SessionInfo, "POST", "/v1/sessions", body)
+            info = asked.call(types.SessionInfo, "POST", "/v1/sessions", body, key=key)
         except BaseException:
             if owned is not None:
                 owned.close()
             raise
-        return cls(asked, info, ends=not keep, owned=owned)
+        session = cls(asked, info, ends=not keep, owned=owned, agent=agent)
+        if agent is not None:
+            try:
+                session.prepare(agent)
+            except BaseException:
+                session.end()
+                raise
+        return session
 
     @classmethod
     @opening
@@ -244,6 +277,10 @@ class Session:
             raise
         return result.check() if check else result
 
+    def attach(self, number: int, *, stream: Callback[str, object] | None = None) -> Process:
+        """A command that was started, by its number: with all it wrote that is kept."""
+        return Process.attach(self.client, self.id, number, lines=stream)
+
     def commands(self) -> list[types.Command]:
         """Commands that were started in it."""
         return self.client.every(types.Command, f"{self._path}/commands", {"limit": 1000})
@@ -271,9 +308,12 @@ class Session:
         force: bool = False,
     ) -> types.GrantInfo:
         """Grant a folder to it, while it runs."""
-        given = as_grant(folder)
-        body = types.Grant(
-            given.path, mode or given.mode, name or given.name, force or given.force, given.direct
+        given = types.as_grant(folder)
+        body = replace(
+            given,
+            mode=mode or given.mode,
+            name=name or given.name,
+            force=force or given.force,
         ).body()
         return self.client.call(types.GrantInfo, "POST", f"{self._path}/grants", body)
 
@@ -282,10 +322,13 @@ class Session:
         where = f"{self._path}/grants/{segment(name)}"
         return self.client.call(types.Revoked, "DELETE", where)
 
-    def regrant(self, name: str, mode: types.Access) -> types.Regranted:
-        """Give a granted folder another access."""
+    def regrant(
+        self, name: str, mode: types.Access, *, writes: types.Writes | None = None
+    ) -> types.Regranted:
+        """Give a granted folder another access, while it runs."""
         where = f"{self._path}/grants/{segment(name)}"
-        return self.client.call(types.Regranted, "PATCH", where, {"access": mode})
+        body = present(access=mode, writes=None if writes is None else plain(writes))
+        return self.client.call(types.Regranted, "PATCH", where, body)
 
     def path(
         self, *, host: types.PathName | None = None, session: str | None = None
@@ -351,6 +394,63 @@ class Session:
         """What it uses now."""
         return self.client.call(types.Usage, "GET", f"{self._path}/usage")
 
+    def usage_history(self) -> list[types.Usage]:
+        """What it used, the oldest first."""
+        found = self.client.call(object, "GET", f"{self._path}/usage/history")
+        return decode(list[types.Usage], found)
+
+    # Agents.
+
+    def ask(
+        self,
+        prompt: str,
+        *,
+        stream: Callback[types.TaskMessage, object] | None = None,
+        agent: str | types.Agent | None = None,
+        model: str | None = None,
+        approvals: types.Approvals | None = None,
+        attachments: Iterable[types.PathName] = (),
+        check: bool = True,
+    ) -> types.Answer:
+        """Let an agent do something, and wait for its answer.
+
+        ``stream`` is called with each message as it comes: what the agent says, which tools it
+        uses. With ``approvals="ask"`` each tool that it wants to use is a request, see
+        :meth:`on_request`; ``"auto"`` allows all, within what the session may do anyway.
+        ``attachments`` are files of the host; they are copied to ``uploads``. Unless
+        ``check=False``, anything but an answer is a :class:`cowork.TaskFailed`. If this call is
+        interrupted, so is the task.
+        """
+        names: list[str] = []
+        for source in attachments:
+            self.files.upload(source)
+            names.append(Path(source).name)
+        task = self.tasks.create(
+            prompt,
+            agent=agent or self._agent,
+            model=model,
+            approvals=approvals,
+            attachments=names,
+            stream=stream,
+        )
+        try:
+            return task.wait(check=check)
+        except BaseException:
+            task.abandon()
+            raise
+
+    def prepare(
+        self, agent: str | types.Agent | None = None, *, install: bool = False
+    ) -> types.PreparedAgent:
+        """Give the session what an agent needs, and say how it is started.
+
+        With ``install``, it is the command that installs the agent in the session.
+        """
+        wanted = types.as_agent(agent or self._agent)
+        body = {**wanted.launch(), "step": "install" if install else "run"}
+        where = f"{self._path}/agents/{segment(wanted.name)}"
+        return self.client.call(types.PreparedAgent, "POST", where, body)
+
     # What it asks for, and what happens in it.
 
     def on_request(self, callback: Callback[Request, types.Decision | object]) -> Subscription:
@@ -367,101 +467,6 @@ class Session:
         """What happens to it; after event number ``after``, else from now on."""
         return self.client.events(session=self.id, type=type, after=after)
 
-    # What it changed.
-
-    def changes(
-        self, path: types.PathName | None = None, *, set: int | None = None
-    ) -> types.Changes:
-        """What changed in its granted folders: all, or below a path, or in one set."""
-        query = {"path": None if path is None else str(path), "set": set}
-        return decode(types.Changes, self._offered("GET", "/changes", query=query))
-
-    def diff(
-        self, path: types.PathName | None = None, *, set: int | None = None
-    ) -> list[types.Difference]:
-        """The differences of contents: all, or below a path, or in one set."""
-        query = {"path": None if path is None else str(path), "set": set}
-        found = self._offered("GET", "/diff", query=query)
-        return decode(list[types.Difference], found)
-
-    def undo(
-        self,
-        paths: Iterable[str] = (),
-        *,
-        sets: Iterable[int] = (),
-        all: bool = False,
-        on_conflict: Literal["refuse", "ours", "theirs", "both"] = "refuse",
-        dry_run: bool = False,
-    ) -> types.Restored:
-        """Take changes back: those of the last set, unless paths, sets or all are named."""
-        body = {
-            "paths": [raw(path) for path in paths],
-            "sets": list(sets),
-            "all": all,
-            "on_conflict": on_conflict,
-            "dry_run": dry_run,
-        }
-        return decode(types.Restored, self._offered("POST", "/undo", body))
-
-    def redo(
-        self,
-        *,
-        on_conflict: Literal["refuse", "ours", "theirs", "both"] = "refuse",
-        dry_run: bool = False,
-    ) -> types.Restored:
-        """Take the last undo back."""
-        body = {"on_conflict": on_conflict, "dry_run": dry_run}
-        return decode(types.Restored, self._offered("POST", "/redo", body))
-
-    def apply(
-        self,
-        paths: Iterable[str] = (),
-        *,
-        on_conflict: Literal["refuse", "ours", "theirs", "both"] = "refuse",
-        dry_run: bool = False,
-    ) -> types.Restored:
-        """Carry staged changes over into their folders: all, or those below paths."""
-        body = {
-            "paths": [raw(path) for path in paths],
-            "on_conflict": on_conflict,
-            "dry_run": dry_run,
-        }
-        return decode(types.Restored, self._offered("POST", "/apply", body))
-
-    def discard(self, paths: Iterable[str] = ()) -> types.Discarded:
-        """Throw staged changes away: all, or those of granted folders."""
-        body = {"paths": [raw(path) for path in paths]}
-        return decode(types.Discarded, self._offered("POST", "/discard", body))
-
-    def ask(self, prompt: str) -> types.Result:  # noqa: ARG002 - what will be asked
-        """Let an agent work on a prompt. No daemon offers this yet."""
-        raise Unsupported(
-            "this version of cowork cannot ask an agent",
-            code="no-tasks",
-            detail=f"it would be `POST {self._path}/tasks`, for which there is no definition yet",
-            hint='run the agent as a command: `session.run(["claude", "-p", prompt])`',
-        )
-
-    def _offered(
-        self,
-        method: Literal["GET", "POST"],
-        what: str,
-        body: object = None,
-        query: Mapping[str, object] | None = None,
-    ) -> Any:
-        try:
-            return self.client.call(object, method, f"{self._path}{what}", body, query)
-        except NotFound as error:
-            if error.code != "no-route":
-                raise
-            raise Unsupported(
-                "the daemon keeps no changes",
-                code="no-changes",
-                detail=f"it has no `{method} {self._path}{what}`",
-                hint="install a newer version of cowork",
-            ) from error
-
-
-def as_grant(folder: Folder) -> types.Grant:
-    """Take a path as a folder to grant read-write."""
-    return folder if isinstance(folder, types.Grant) else types.Grant(folder)
+    def boundary(self) -> None:
+        """Let what follows be a new set of changes, also of a command that goes on."""
+        self.client.call(type(None), "POST", f"{self._path}/boundary")

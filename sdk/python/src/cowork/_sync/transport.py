@@ -1,8 +1,8 @@
 """Requests over the daemon's UNIX socket, for threads.
 
 A connection that is idle is kept for the next request, and keeps the daemon from leaving. Nothing
-is sent again that could have had an effect. Every object here may be used by several threads,
-except that one stream has one reader.
+is sent again that could have had an effect: what the daemon has not read had none. Every object
+here may be used by several threads, except that one stream has one reader.
 """
 
 from __future__ import annotations
@@ -27,6 +27,17 @@ INFO = Call("GET", "/v1/info")
 
 class Unanswered(ConnectionLost):
     """The daemon closed the connection before anything of an answer came."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__("the daemon closed the connection", code="lost")
+        self.unread = isinstance(cause, ConnectionResetError | BrokenPipeError) and bool(
+            cause.errno
+        )
+        """Whether it is certain that the daemon has not read the request to its end.
+
+        A UNIX socket says so: it is reset when its other end is closed while something waits there
+        to be read, as it is where nobody has accepted the connection yet. Otherwise it just ends.
+        """
 
 
 class Connection:
@@ -55,7 +66,10 @@ class Connection:
             failed = error
         answer = Answer()
         while not answer.head():
-            self.feed(answer)
+            try:
+                self.feed(answer)
+            except Unanswered as error:
+                raise error if failed is None or error.unread else Unanswered(failed) from failed
         if failed is not None and answer.status < 400:
             raise _lost(failed)
         return answer
@@ -66,7 +80,7 @@ class Connection:
             answer.feed(self._socket.recv(PIECE))
         except (OSError, EOFError) as error:
             if answer.is_untouched:
-                raise Unanswered("the daemon closed the connection", code="lost") from error
+                raise Unanswered(error) from error
             raise _lost(error) from error
 
     def whole(self, answer: Answer) -> bytes:
@@ -279,16 +293,8 @@ class Transport:
 
     def call(self, request: Call) -> bytes:
         """Ask, and read the whole answer."""
-        connection = self._take() or ensure(self._place)
+        connection, answer = self._ask(self._take() or ensure(self._place), request)
         try:
-            try:
-                answer = connection.exchange(request)
-            except Unanswered:
-                if not request.is_idempotent:
-                    raise
-                connection.close()
-                connection = ensure(self._place)
-                answer = connection.exchange(request)
             body = connection.whole(answer)
         except BaseException:
             connection.close()
@@ -303,32 +309,43 @@ class Transport:
 
     def open(self, request: Call) -> Body:
         """Ask over a connection of its own, and leave the body to be read."""
-        connection = self._fresh()
-        try:
-            return Body(connection, self._good(connection, request))
-        except BaseException:
-            connection.close()
-            raise
+        return Body(*self._good(request))
 
     def upgrade(self, request: Call) -> Wire:
         """Ask for a connection that speaks frames."""
         request.headers.update({"Connection": "Upgrade", "Upgrade": _wire.PROTOCOL})
-        connection = self._fresh()
+        connection, answer = self._good(request)
+        if answer.status != 101:
+            connection.close()
+            raise ProtocolError("the daemon did not change the protocol", code="garbled")
+        return Wire(connection, answer.rest())
+
+    def _good(self, request: Call) -> tuple[Connection, Answer]:
+        connection, answer = self._ask(self._fresh(), request)
+        if answer.status < 400:
+            return connection, answer
         try:
-            answer = self._good(connection, request)
-            if answer.status != 101:
-                raise ProtocolError("the daemon did not change the protocol", code="garbled")
-            return Wire(connection, answer.rest())
+            raise from_answer(answer.status, connection.whole(answer))
+        finally:
+            connection.close()
+
+    def _ask(self, connection: Connection, request: Call) -> tuple[Connection, Answer]:
+        """Send a request, once more if the first time cannot have had an effect."""
+        try:
+            return connection, connection.exchange(request)
+        except Unanswered as error:
+            connection.close()
+            if not request.may_be_repeated(unread=error.unread):
+                raise
         except BaseException:
             connection.close()
             raise
-
-    @staticmethod
-    def _good(connection: Connection, request: Call) -> Answer:
-        answer = connection.exchange(request)
-        if answer.status >= 400:
-            raise from_answer(answer.status, connection.whole(answer))
-        return answer
+        connection = ensure(self._place)
+        try:
+            return connection, connection.exchange(request)
+        except BaseException:
+            connection.close()
+            raise
 
     def close(self) -> None:
         """Let go of idle connections."""

@@ -40,6 +40,7 @@ class SandboxConfig:
     limits: types.Limits = field(default_factory=types.Limits)
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: types.Span | None = None
+    agent: str | types.Agent = "claude"
     keep: bool = True
 
 
@@ -144,9 +145,23 @@ class CoworkController:
             stream=stream,
         )
 
-    def ask_claude(self, prompt: str) -> types.Result:
-        """Let Claude work on a prompt in the machine; see :meth:`cowork.Session.ask`."""
-        return self.session.ask(prompt)
+    def ask_claude(
+        self,
+        prompt: str,
+        *,
+        approvals: types.Approvals = "auto",
+        stream: Callback[types.TaskMessage, object] | None = None,
+        check: bool = True,
+    ) -> types.Answer:
+        """Let Claude do something in the machine.
+
+        The result has ``output``, ``exit_code``, ``duration``, ``plan``, ``messages``, ``usage``
+        and ``summary``. It may use its tools, within what the machine may do; see
+        :meth:`cowork.Session.ask`.
+        """
+        return self.session.ask(
+            prompt, agent=self.config.agent, approvals=approvals, stream=stream, check=check
+        )
 
     def stop(self) -> None:
         """End the machine's processes. Its files stay, and the next use starts it again."""

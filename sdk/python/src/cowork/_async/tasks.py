@@ -1,0 +1,211 @@
+"""What agents are asked to do in a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from .. import types
+from .._json import present
+from ..errors import Conflict
+from .pieces import call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from .client import AsyncClient
+    from .events import AsyncEvents
+    from .pieces import Callback
+
+OVER = {"done", "failed", "cancelled", "interrupted"}
+"""States in which nothing more comes of a task."""
+
+
+class AsyncTask:
+    """A task of an agent's.
+
+    Its messages are read by iterating, or by :meth:`wait`. If the daemon is replaced meanwhile,
+    none is missed and none comes twice. Leaving it as a context cancels it if it is not over.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        info: types.TaskInfo,
+        *,
+        stream: Callback[types.TaskMessage, object] | None = None,
+    ) -> None:
+        self.info = info
+        """What was last heard of it; see :meth:`status`."""
+        self.number = info.number
+        """Its number in the session."""
+        self._client = client
+        self._path = f"/v1/sessions/{info.session}/tasks/{info.number}"
+        self._stream = stream
+        self._events: AsyncEvents | None = None
+        self._seen: list[types.TaskMessage] = []
+        self._waiting: list[types.TaskMessage] = []
+        self._last = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.info.session} {self.number} ({self.info.state})>"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> types.TaskMessage:
+        message = await self._next()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def _next(self) -> types.TaskMessage | None:
+        while not self._waiting:
+            if self._is_read:
+                await self._let_go()
+                return None
+            if self._events is None:
+                # It is listened to before it is looked at, so that nothing falls in between.
+                events = self._client.events(session=self.info.session, type="task")
+                self._events = await events.open()
+            elif not self._is_over and not self._is_news(await anext(self._events)):
+                continue
+            await self._look()
+        message = self._waiting.pop(0)
+        self._seen.append(message)
+        if self._stream is not None:
+            await call(self._stream, message)
+        return message
+
+    @property
+    def _is_over(self) -> bool:
+        return self.info.state in OVER
+
+    @property
+    def _is_read(self) -> bool:
+        return self._is_over and self._last >= self.info.messages
+
+    def _is_news(self, event: types.Event) -> bool:
+        """Whether an event says something about this task that is not known yet."""
+        if event.type == "gap" or not isinstance(event.data, dict):
+            return True
+        message = event.data.get("message")
+        told = message.get("number", 0) if isinstance(message, dict) else self._last + 1
+        return event.data.get("task") == self.number and told > self._last
+
+    async def _look(self) -> None:
+        """Read what is new: the task first, so that its last message is there if it is over."""
+        await self.status()
+        self._waiting += await self.messages(after=self._last)
+        if self._waiting:
+            self._last = self._waiting[-1].number
+
+    async def messages(self, *, after: int = 0) -> list[types.TaskMessage]:
+        """What was said and done, from the beginning or after a number."""
+        query = {"after": after, "limit": 1000}
+        return await self._client.every(types.TaskMessage, f"{self._path}/messages", query)
+
+    async def wait(self, *, check: bool = True) -> types.Answer:
+        """Wait for its end, and give the agent's answer with all that was said and done."""
+        while await self._next() is not None:
+            pass
+        answer = types.Answer(self.info, list(self._seen))
+        return answer.check() if check else answer
+
+    async def status(self) -> types.TaskInfo:
+        """The task as it is now."""
+        self.info = await self._client.call(types.TaskInfo, "GET", self._path)
+        return self.info
+
+    async def steer(self, prompt: str) -> types.TaskInfo:
+        """Say something to the agent while it works."""
+        return await self._heard("steer", {"prompt": prompt})
+
+    async def pause(self) -> types.TaskInfo:
+        """Let it stand still."""
+        return await self._heard("pause")
+
+    async def resume(self) -> types.TaskInfo:
+        """Let it go on."""
+        return await self._heard("resume")
+
+    async def cancel(self) -> types.TaskInfo:
+        """Call it off."""
+        return await self._heard("cancel")
+
+    async def _heard(self, what: str, body: object = None) -> types.TaskInfo:
+        self.info = await self._client.call(types.TaskInfo, "POST", f"{self._path}/{what}", body)
+        return self.info
+
+    async def abandon(self) -> None:
+        """Call it off if it is not over, and let go of it."""
+        try:
+            if not self._is_over:
+                await self.cancel()
+        except Conflict:
+            await self.status()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            await events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.abandon()
+
+
+Infos = list[types.TaskInfo]
+
+
+class AsyncTasks:
+    """The tasks of a session: several are done in their order, by agents that stay."""
+
+    def __init__(self, client: AsyncClient, session: str) -> None:
+        self._client = client
+        self._path = f"/v1/sessions/{session}/tasks"
+
+    async def list(self) -> Infos:
+        """Every task of the session."""
+        return await self._client.every(types.TaskInfo, self._path, {"limit": 1000})
+
+    async def get(self, number: int) -> AsyncTask:
+        """A task, by its number."""
+        info = await self._client.call(types.TaskInfo, "GET", f"{self._path}/{number}")
+        return AsyncTask(self._client, info)
+
+    async def create(
+        self,
+        prompt: str,
+        *,
+        agent: str | types.Agent | None = None,
+        model: str | None = None,
+        approvals: types.Approvals | None = None,
+        attachments: Iterable[str] = (),
+        stream: Callback[types.TaskMessage, object] | None = None,
+        key: str | None = None,
+    ) -> AsyncTask:
+        """Ask an agent to do something, and do not wait for it.
+
+        ``attachments`` are paths below the session's ``uploads``.
+        """
+        wanted = types.as_agent(agent)
+        body = present(
+            prompt=prompt,
+            agent=wanted.name,
+            launch=wanted.launch(),
+            model=model,
+            approvals=approvals,
+            attachments=list(attachments) or None,
+        )
+        info = await self._client.call(types.TaskInfo, "POST", self._path, body, key=key)
+        return AsyncTask(self._client, info, stream=stream)

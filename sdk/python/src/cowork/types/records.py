@@ -1,0 +1,74 @@
+# Made by tools/answers.py from docs/openapi.json; change that.
+"""The record, and events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+__all__ = ["AuditProblem", "Event", "Record", "Verified"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of the audit."""
+
+    seq: int
+    """Its number, from 1."""
+    time: datetime
+    """When it was written."""
+    type: str
+    """What it tells of, e.g. ``grant.added``."""
+    session: str | None
+    """The session."""
+    data: Any
+    """What happened."""
+    previous: str
+    """The hash of the record before it."""
+    hash: str
+    """The hash of this one."""
+
+
+@dataclass(frozen=True)
+class AuditProblem:
+    """Something wrong with the audit."""
+
+    file: str
+    """The file it is in."""
+    line: int
+    """The line, from 1; 0 for the file as a whole."""
+    sentence: str
+    """What is wrong."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the verification of the audit found."""
+
+    whole: bool
+    """Whether everything is as it was written."""
+    records: int
+    """How many records there are."""
+    files: int
+    """How many files."""
+    head: str
+    """The hash of the last record: noted elsewhere, it proves all before it."""
+    problems: list[AuditProblem]
+    """What is wrong."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened."""
+
+    id: int
+    """Its number, from 1, without gaps."""
+    time: datetime | None
+    """When."""
+    type: str
+    """What, e.g. ``session.state``."""
+    session: str | None
+    """The session."""
+    data: Any
+    """The details."""
