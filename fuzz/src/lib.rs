@@ -15,6 +15,7 @@ mod egress;
 mod files;
 mod parsers;
 mod seccomp;
+mod speech;
 
 pub use channel::channel;
 pub use decoders::{guest, keeper};
@@ -22,6 +23,7 @@ pub use egress::egress;
 pub use files::files;
 pub use parsers::{grant, path, word};
 pub use seccomp::seccomp;
+pub use speech::speech;
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hasher};
@@ -38,7 +40,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "guest", run: guest, seeds: decoders::guest_seeds },
     Target { name: "keeper", run: keeper, seeds: decoders::keeper_seeds },
     Target { name: "channel", run: channel, seeds: channel::seeds },
@@ -48,6 +50,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "egress", run: egress, seeds: egress::seeds },
     Target { name: "files", run: files, seeds: files::seeds },
     Target { name: "seccomp", run: seccomp, seeds: seccomp::seeds },
+    Target { name: "speech", run: speech, seeds: speech::seeds },
 ];
 
 /// What an input reached, as a number: the same number, the same way through the code.

@@ -1,6 +1,7 @@
 //! Filters: for every call, the code says what the table means.
 
 use crate::Reached;
+use cowork_api::plan::Door;
 use cowork_policy::seccomp::{
     Arch, Debugging, Node, Policy, Profile, Program, SeccompData, Test, simulate,
 };

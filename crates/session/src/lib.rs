@@ -1,7 +1,9 @@
-//! What a session is between commands.
+//! What a session is between commands, and what agents in it are asked and say.
 
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
 pub mod life;
 pub mod output;
+pub mod speech;
+pub mod task;

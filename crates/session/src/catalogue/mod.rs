@@ -1,5 +1,5 @@
-//! The catalogue of sessions: what is known about them, their commands, requests and events, in
-//! one `SQLite` file.
+//! The catalogue of sessions: what is known about them, their commands, tasks, requests and
+//! events, in one `SQLite` file.
 //!
 //! What it holds are documents, JSON text that only its user understands; the catalogue knows by
 //! which names they are found and in which order. One process has it open. A write is there for
@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod memory;
 mod schema;
+mod tasks;
 
 pub use documents::{Requests, Standing};
 pub use error::CatalogueError;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Every version of the schema, as what makes it from the one before it. What was released is
 /// never changed; a change is a new version at the end.
-const VERSIONS: [&str; 2] = [
+const VERSIONS: [&str; 3] = [
     // Documents are kept in the order in which they were first put.
     "CREATE TABLE session (
         place INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -61,6 +61,21 @@ const VERSIONS: [&str; 2] = [
     CREATE INDEX request_pending ON request (session, id) WHERE pending = 1;
     CREATE INDEX event_by_session ON event (session, id);
     CREATE INDEX answer_by_age ON answer (at);",
+    // Tasks of agents, and what is said in each.
+    "CREATE TABLE task (
+        session TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        doc TEXT NOT NULL,
+        PRIMARY KEY (session, number)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE message (
+        session TEXT NOT NULL,
+        task INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        doc TEXT NOT NULL,
+        PRIMARY KEY (session, task, number),
+        FOREIGN KEY (session, task) REFERENCES task (session, number) ON DELETE CASCADE
+    ) STRICT, WITHOUT ROWID;",
 ];
 
 /// Says in the file that it is a catalogue: `cwrk`.

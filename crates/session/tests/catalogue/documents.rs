@@ -149,6 +149,60 @@ fn a_session_takes_its_commands_and_requests_along_but_not_its_events() {
 }
 
 #[test]
+fn tasks_are_counted_for_each_session_and_messages_for_each_task() {
+    check(
+        |catalogue| {
+            for session in ["a", "b", "gone"] {
+                catalogue.put_session(session, "").unwrap();
+                for task in 1..=3 {
+                    catalogue.put_task(session, task, "first").unwrap();
+                    for number in [2, 1, 3, 10] {
+                        let doc = format!("{session} {task} {number}");
+                        catalogue.put_message(session, task, number, &doc).unwrap();
+                    }
+                }
+            }
+            catalogue.put_task("a", 2, "second").unwrap();
+            catalogue.put_message("a", 2, 10, "again").unwrap();
+            catalogue.trim_messages("a", 2, 1).unwrap();
+            catalogue.remove_task("b", 1).unwrap();
+            catalogue.remove_task("b", 9).unwrap();
+            catalogue.remove_session("gone").unwrap();
+        },
+        |catalogue| {
+            assert_eq!(catalogue.task("a", 2).unwrap().as_deref(), Some("second"));
+            assert_eq!(catalogue.task("a", 4).unwrap(), None);
+            let tasks = |session, after, limit| -> Vec<u32> {
+                let tasks = catalogue.tasks(session, after, limit).unwrap();
+                tasks.into_iter().map(|(number, _)| number).collect()
+            };
+            assert_eq!(tasks("a", 0, ALL), [1, 2, 3]);
+            assert_eq!(tasks("a", 1, 1), [2]);
+            assert_eq!(tasks("b", 0, ALL), [2, 3]);
+            assert_eq!(tasks("gone", 0, ALL), [0; 0]);
+            assert_eq!(
+                (catalogue.last_task("b").unwrap(), catalogue.last_task("c").unwrap()),
+                (3, 0)
+            );
+            let messages = |session, task, after, limit| {
+                catalogue.messages(session, task, after, limit).unwrap()
+            };
+            let said = |number, doc: &str| (number, doc.to_owned());
+            let kept = [said(2, "a 2 2"), said(3, "a 2 3"), said(10, "again")];
+            assert_eq!(messages("a", 2, 0, ALL), kept, "putting a task again keeps its messages");
+            assert_eq!(messages("a", 2, 2, 1), [said(3, "a 2 3")]);
+            assert_eq!(messages("b", 1, 0, ALL), [], "they go with their task");
+            assert_eq!(messages("gone", 1, 0, ALL), [], "and with their session");
+        },
+    );
+    let place = Place::new();
+    let catalogue = place.open();
+    assert!(catalogue.put_task("none", 1, "").is_err());
+    catalogue.put_session("a", "").unwrap();
+    assert!(catalogue.put_message("a", 1, 1, "").is_err());
+}
+
+#[test]
 fn nothing_belongs_to_a_session_that_is_not_there() {
     let place = Place::new();
     let catalogue = place.open();

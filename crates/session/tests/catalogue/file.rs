@@ -110,7 +110,7 @@ fn a_new_catalogue_is_empty_and_private() {
     assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
     drop(catalogue);
     assert_eq!(names(&place), ["state.db"], "a closed catalogue is one file");
-    assert_eq!(version(&place.file()), (0x6377_726b, 2));
+    assert_eq!(version(&place.file()), (0x6377_726b, 3));
 }
 
 #[test]
@@ -118,19 +118,21 @@ fn an_older_catalogue_is_brought_up_to_date_after_a_copy_was_made() {
     let place = Place::new();
     Connection::open(place.file()).unwrap().execute_batch(VERSION_1).unwrap();
     has_everything(&place.open());
-    assert_eq!(version(&place.file()).1, 2);
+    assert_eq!(version(&place.file()).1, 3);
     assert_eq!(names(&place), ["state.db", "state.db.v1.bak"]);
     let copy = place.folder.path().join("state.db.v1.bak");
     assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(version(&copy).1, 1);
 
-    let indexes = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
+    let count = |file: &Path, kind: &str| -> i64 {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND sql IS NOT NULL";
+        Connection::open(file).unwrap().query_row(sql, [kind], |row| row.get(0)).unwrap()
+    };
     let fresh = Place::new();
     drop(fresh.open());
     for file in [place.file(), fresh.file()] {
-        let connection = Connection::open(file).unwrap();
-        let count: i64 = connection.query_row(indexes, [], |row| row.get(0)).unwrap();
-        assert_eq!(count, 4, "old and new have the same schema");
+        assert_eq!(count(&file, "index"), 4, "old and new have the same schema");
+        assert_eq!(count(&file, "table"), 9, "old and new have the same schema");
     }
 
     has_everything(&place.open());
@@ -214,9 +216,9 @@ fn corrupt(place: &Place) -> String {
 fn a_catalogue_of_a_later_version_is_refused() {
     let place = Place::new();
     fill(&place.open());
-    Connection::open(place.file()).unwrap().pragma_update(None, "user_version", 3).unwrap();
+    Connection::open(place.file()).unwrap().pragma_update(None, "user_version", 4).unwrap();
     let error = refused(&place);
-    assert!(matches!(error, CatalogueError::Newer { found: 3, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, CatalogueError::Newer { found: 4, known: 3, .. }), "{error:?}");
     assert!(error.to_string().ends_with("it was written by a later one"), "{error}");
 }
 

@@ -17,7 +17,7 @@ fn a_part_is_the_same_as_in_the_whole() {
     let ((out, out_end), (err, err_end)) = (pipe(), pipe());
     let sources = vec![from(Stream::Stdout, &out), from(Stream::Stderr, &err)];
     let watched = Watched::add(&pump, folder.path(), sources);
-    let (mut expected, mut state) = (Vec::new(), 0x1234_5678_9ABC_DEF1);
+    let (mut expected, mut state) = (Vec::<u8>::new(), 0x1234_5678_9ABC_DEF1);
     let mut reader = watched.log.reader().expect("it has a folder");
     for number in 0..2000_u64 {
         let end = if random(&mut state, 2) == 0 { &out_end } else { &err_end };

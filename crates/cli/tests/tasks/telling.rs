@@ -1,0 +1,157 @@
+//! What is told of a task: as it happens, and in the end.
+
+use crate::for_everyone;
+use crate::site::{Site, text};
+use cowork_client::types::{
+    ChangeKind, Page, PlanState, Task, TaskMessage, TaskMessageKind, TaskState,
+};
+use cowork_testbed::Person;
+use serde_json::{Value, json};
+
+for_everyone!(
+    ask_prints_the_answer_and_tells_the_rest,
+    ask_writes_json,
+    messages_come_in_pages_and_events_in_order,
+    places_are_told_at_the_start_of_each_task,
+);
+
+fn ask_prints_the_answer_and_tells_the_rest(person: Person) {
+    let site = Site::new(person);
+    let prompt = "think about it\nplan read|write|test\nsay \u{1b}[31mworking\nrun cat here.txt; pwd\n\
+                  write new.txt fresh\nrun false\nsay 42\nanswer 42";
+    let said = site.ask(prompt, &[]);
+    let err = said.err.clone();
+    assert_eq!(said.good(), "42\n");
+    for part in ["[x] read\n", "[>] write\n", "[ ] test\n", "> Bash: cat here.txt; pwd\n"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(err.contains("working\n") && !err.contains('\u{1b}'), "{err}");
+    assert!(err.contains("Bash failed"), "{err}");
+    assert!(!err.contains("\n42\n"), "the answer is said once: {err}");
+    let path = site.desk().join("new.txt");
+    assert!(err.contains(&format!("added    {}", text(&path))), "{err}");
+    let id = site.only_session();
+    assert!(err.contains(&format!("cowork undo {id} --set ")), "{err}");
+    assert!(err.contains("80 tokens in (70 cached), 20 out, $0.2500"), "{err}");
+    let task = site.task(&id, 1);
+    assert_eq!((task.state, task.answer.as_deref()), (TaskState::Done, Some("42")));
+    assert_eq!(task.model.as_deref(), Some("script-1"));
+    let states: Vec<PlanState> = task.plan.iter().map(|step| step.state).collect();
+    assert_eq!(states, [PlanState::Done, PlanState::Active, PlanState::Pending]);
+    let summary = task.summary.expect("it is over");
+    assert_eq!((summary.tools, summary.failed_tools), (4, 1));
+    let changes: Vec<_> =
+        summary.changes.iter().map(|change| (change.path.lossy(), change.kind)).collect();
+    assert_eq!(changes, [("new.txt".to_owned(), ChangeKind::Added)]);
+    assert_eq!((summary.usage.cost_usd, summary.usage.output_tokens), (Some(0.25), 20));
+    assert!(summary.unknown.is_empty(), "{:?}", summary.unknown);
+    let sets: Vec<String> = summary.sets.iter().map(|set| format!("--set={set}")).collect();
+    let undo: Vec<&str> =
+        ["undo", &id].into_iter().chain(sets.iter().map(String::as_str)).collect();
+    site.say(&undo).good();
+    assert_eq!(site.read("new.txt"), None, "the task can be undone as a whole");
+    let shown = site.say(&["task", "show", &id, "1"]).good();
+    assert!(shown.contains("> Write: new.txt\n") && shown.contains(": done\n"), "{shown}");
+    let listed = site.say(&["tasks"]).good();
+    assert!(listed.contains("scripted") && listed.contains("think about it"), "{listed}");
+    for kind in ["task.created", "task.started", "task.ended"] {
+        assert_eq!(site.records(kind).len(), 1, "{kind}");
+    }
+    let listed = site.say(&["tasks", &id, "--json"]).good();
+    let listed: Vec<Task> = serde_json::from_str(&listed).expect("it is JSON");
+    assert_eq!(listed.len(), 1);
+}
+
+fn ask_writes_json(person: Person) {
+    let site = Site::new(person);
+    let said = site.ask("say hello\nanswer yes", &["--json"]).good();
+    let lines: Vec<Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let (last, events) = lines.split_last().expect("there are some");
+    let task = Task::deserialize_from(last);
+    assert_eq!((task.state, task.answer.as_deref()), (TaskState::Done, Some("yes")));
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    for kind in ["task.state", "task.message", "task.usage"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+    let ids: Vec<u64> = events.iter().filter_map(|event| event["id"].as_u64()).collect();
+    assert!(ids.is_sorted_by(|one, other| one < other), "{ids:?}");
+}
+
+trait FromValue {
+    fn deserialize_from(value: &Value) -> Self;
+}
+
+impl FromValue for Task {
+    fn deserialize_from(value: &Value) -> Self {
+        serde_json::from_value(value.clone()).expect("it is a task")
+    }
+}
+
+fn messages_come_in_pages_and_events_in_order(person: Person) {
+    let site = Site::new(person);
+    let id = site.session();
+    let many: Vec<String> = (0..30).map(|number| format!("say number {number}")).collect();
+    let task = site.give(&id, &many.join("\n"));
+    site.over(&id, task.number);
+    let all = site.messages(&id, 1);
+    assert_eq!(all[0].kind, TaskMessageKind::User);
+    let said: Vec<&str> = all[1..].iter().map(|message| message.text.as_str()).collect();
+    let expected: Vec<String> = (0..30).map(|number| format!("number {number}")).collect();
+    assert_eq!(said, expected);
+    let page: Page<TaskMessage> = site
+        .get(format!("/v1/sessions/{id}/tasks/1/messages?after=5&limit=3"))
+        .expect("it answers");
+    let numbers: Vec<u64> = page.items.iter().map(|message| message.number).collect();
+    assert_eq!((numbers, page.next.as_deref()), (vec![6, 7, 8], Some("8")));
+    let told: Vec<String> = site
+        .events("task.message")
+        .iter()
+        .map(|event| event.data["message"]["text"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(told[1..], expected);
+    let states: Vec<String> = site
+        .events("task.state")
+        .iter()
+        .map(|event| event.data["to"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(states, ["running", "done"]);
+}
+
+fn places_are_told_at_the_start_of_each_task(person: Person) {
+    let site = Site::new(person);
+    let id = site.session();
+    site.give(&id, "places\nself");
+    site.over(&id, 1);
+    let said = site.texts(&id, 1).join("\n");
+    let home = format!("/sessions/{id}");
+    for part in [
+        format!("- workspace: {home}/mnt/desk (you may change it)"),
+        format!("- current folder: {home}/mnt/desk"),
+        format!("- uploads: {home}/mnt/uploads"),
+        format!("- outputs: {home}/mnt/outputs"),
+        "- network: none".to_owned(),
+        format!("cwd {home}/mnt/desk"),
+    ] {
+        assert!(said.contains(&part), "{part}: {said}");
+    }
+    assert!(!said.contains("agent-scripted"), "{said}");
+    // Grants change between tasks; what is told is what is.
+    let other = site.desk().join("other");
+    std::fs::create_dir(&other).expect("it is ours");
+    let grant = json!({ "path": other, "access": "ro", "name": "more" });
+    let _granted: Value =
+        site.post(&format!("/v1/sessions/{id}/grants"), &grant).expect("it is granted");
+    site.give(&id, "places");
+    site.over(&id, 2);
+    let said = site.texts(&id, 2).join("\n");
+    assert!(said.contains(&format!("- folder of the user: {home}/mnt/more (read only)")), "{said}");
+    let missing = json!({ "prompt": "x", "agent": "scripted", "attachments": ["a.txt"] });
+    let refused = site.post::<Task>(&format!("/v1/sessions/{id}/tasks"), &missing);
+    let problem = refused.expect_err("there is no such upload");
+    assert_eq!(problem.problem().map(|problem| problem.code.as_str()), Some("no-attachment"));
+    site.say(&["cp", "here.txt", &format!("{id}:uploads/a.txt")]).good();
+    let _task: Task =
+        site.post(&format!("/v1/sessions/{id}/tasks"), &missing).expect("it is there now");
+    site.over(&id, 3);
+}
