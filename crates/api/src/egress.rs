@@ -57,6 +57,62 @@ pub enum ToEgress {
         /// The port at the host's loopback.
         outside: u16,
     },
+    /// A secret has no other value, although one was asked for.
+    NotRenewed {
+        /// The secret's name.
+        secret: String,
+        /// The number of the value that stays.
+        version: u64,
+        /// Why.
+        why: NotRenewed,
+    },
+    /// Instead of [`Self::Begin`]: one request is made, answered with [`FromEgress::Returned`], and
+    /// the process ends.
+    Errand(Box<Errand>),
+}
+
+/// Why a secret has no other value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotRenewed {
+    /// It was renewed moments ago, or is not one that is renewed: whoever refuses it has another
+    /// reason.
+    IsNew,
+    /// Whoever renews it does not, or cannot be reached.
+    Failed {
+        /// For people, without any value.
+        sentence: String,
+    },
+}
+
+/// A request that the host makes for itself, over verified TLS: for the renewal of a secret.
+///
+/// It is made by a process that serves no session, so that what is in it never is where something
+/// hostile is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errand {
+    /// The host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The path, with its query.
+    pub path: String,
+    /// What the body is.
+    pub content_type: String,
+    /// The body.
+    pub body: Hidden,
+    /// Certificates of authorities, in DER, that servers are verified by, beside those of the host.
+    pub roots: Vec<Vec<u8>>,
+    /// The proxy that everything goes through, if there is one.
+    pub parent: Option<Parent>,
+}
+
+/// What came back from an errand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returned {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Hidden,
 }
 
 /// What an egress process needs to begin.
@@ -298,6 +354,23 @@ pub struct Secret {
     pub placeholder: String,
     /// The value.
     pub value: Hidden,
+    /// Whether there will be another value.
+    pub renewal: Renewal,
+}
+
+/// Whether a secret gets another value by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Renewal {
+    /// It does not.
+    #[default]
+    Never,
+    /// The daemon gets one when it is asked to.
+    OnDemand {
+        /// Counts values.
+        version: u64,
+        /// Until when this one is of use, in milliseconds since 1970, if that is known.
+        expires: Option<u64>,
+    },
 }
 
 /// Bytes that are not shown.
@@ -364,6 +437,16 @@ pub enum FromEgress {
     },
     /// Few sockets are left that connect inwards: the daemon sends more.
     WantInward,
+    /// The value of a secret has expired, or its host refuses it: the daemon sends another one, or
+    /// [`ToEgress::NotRenewed`].
+    Renew {
+        /// The secret's name.
+        secret: String,
+        /// The number of the value.
+        version: u64,
+    },
+    /// What came of an errand, or why nothing did.
+    Returned(Result<Returned, String>),
 }
 
 /// Most flows that are listed.

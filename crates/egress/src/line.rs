@@ -6,9 +6,10 @@
 use crate::capture::{Door, serve};
 use crate::confine::confine;
 use crate::dns::Answerer;
+use crate::errand;
 use crate::house::House;
 use crate::publish::Published;
-use cowork_api::egress::{Begin, FromEgress, Socket, ToEgress};
+use cowork_api::egress::{Begin, Errand, FromEgress, Socket, ToEgress};
 use cowork_sandbox::channel::{Channel, Peer};
 use cowork_sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,7 +36,7 @@ impl AsRawFd for Held {
 pub fn run(line: OwnedFd) -> Result<(), String> {
     let channel = Channel::from(line);
     let begun = begin(&channel);
-    let (house, ready) = match begun {
+    let (house, work) = match begun {
         Ok(Some(begun)) => begun,
         Ok(None) => return Ok(()),
         Err(sentence) => {
@@ -50,25 +51,45 @@ pub fn run(line: OwnedFd) -> Result<(), String> {
         .max_blocking_threads(LOOKUPS)
         .build()
         .map_err(|error| format!("cannot wait for events: {error}"))?;
-    let ended = runtime.block_on(converse(channel, house, ready));
+    let ended = match work {
+        Work::Session(ready) => runtime.block_on(converse(channel, house, *ready)),
+        Work::Errand(errand) => {
+            let returned = FromEgress::Returned(runtime.block_on(errand::run(&house, *errand)));
+            channel.send(&cowork_api::encode(&returned), &[]).map_err(Into::into)
+        }
+    };
     // Look-ups that still wait for an answer are not waited for.
     runtime.shutdown_background();
     ended.map_err(|error| error.to_string())
 }
 
+/// What a process is there for.
+enum Work {
+    /// A session; this is told when it begins.
+    Session(Box<FromEgress>),
+    /// One request.
+    Errand(Box<Errand>),
+}
+
 /// Hears the first message, prepares, and confines the process. `None` if the line ends before.
-fn begin(channel: &Channel) -> Result<Option<(Arc<House>, FromEgress)>, String> {
+fn begin(channel: &Channel) -> Result<Option<(Arc<House>, Work)>, String> {
     let heard = channel.receive(Peer::Trusted).map_err(|errno| format!("cannot hear: {errno}"))?;
     let Some(packet) = heard else { return Ok(None) };
     let begin: Box<Begin> = match cowork_api::decode(&packet.bytes) {
         Ok(ToEgress::Begin(begin)) => begin,
+        Ok(ToEgress::Errand(errand)) => {
+            let house = errand::prepare(&errand)?;
+            confine()?;
+            return Ok(Some((house, Work::Errand(errand))));
+        }
         Ok(_) => return Err("the first message was another one".into()),
         Err(error) => return Err(format!("cannot understand the first message: {error}")),
     };
     let house = House::new(&begin)?;
     let confinement = confine()?;
     let authority = house.interceptor.certificate();
-    Ok(Some((house, FromEgress::Ready { authority, confinement })))
+    let ready = Box::new(FromEgress::Ready { authority, confinement });
+    Ok(Some((house, Work::Session(ready))))
 }
 
 async fn converse(channel: Channel, house: Arc<House>, ready: FromEgress) -> io::Result<()> {
@@ -172,7 +193,7 @@ impl Clerk {
         let office = &self.house.office;
         match message {
             // It has begun.
-            ToEgress::Begin(_) => {}
+            ToEgress::Begin(_) | ToEgress::Errand(_) => {}
             ToEgress::Sockets { sockets } => {
                 for (socket, handle) in sockets.into_iter().zip(handles) {
                     // A socket that cannot be waited for serves nobody: its port refuses.
@@ -181,6 +202,9 @@ impl Clerk {
             }
             ToEgress::Rules(rules) => office.set_rules(*rules),
             ToEgress::Secrets(secrets) => office.set_secrets(secrets),
+            ToEgress::NotRenewed { secret, version, why } => {
+                office.not_renewed(&secret, version, &why);
+            }
             ToEgress::Answer { ask, answer } => office.answer(ask, &answer),
             ToEgress::Acknowledge { upto } => office.acknowledge(upto),
             ToEgress::Greet => office.greet(),

@@ -2,9 +2,10 @@
 
 use crate::flow::{Flow, Flows, Waits};
 use crate::ledger::{Ledger, MAX_PATH, shorten_target};
+use crate::renew::Renewals;
 use arc_swap::ArcSwap;
 use cowork_api::egress::{
-    Answer, Ask, Decision, FromEgress, MAX_FLOWS, Rule, Rules, Secret, Target, What,
+    Answer, Ask, Decision, FromEgress, MAX_FLOWS, NotRenewed, Rule, Rules, Secret, Target, What,
 };
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment};
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub struct Office {
     news: Notify,
     /// How often there were other rules.
     renewed: watch::Sender<u64>,
+    /// Secrets that wait for another value.
+    pub(crate) renewals: Renewals,
 }
 
 /// Leave to reach a place: made only by a decision.
@@ -143,6 +146,7 @@ impl Office {
             flows: Arc::default(),
             news: Notify::new(),
             renewed: watch::Sender::new(0),
+            renewals: Renewals::default(),
         })
     }
 
@@ -178,7 +182,14 @@ impl Office {
 
     /// Other secrets from now on.
     pub fn set_secrets(&self, secrets: Vec<Secret>) {
-        self.secrets.store(Arc::new(secrets));
+        let secrets = Arc::new(secrets);
+        self.secrets.store(Arc::clone(&secrets));
+        self.renewals.came(&secrets);
+    }
+
+    /// A secret stays as it is.
+    pub fn not_renewed(&self, secret: &str, version: u64, why: &NotRenewed) {
+        self.renewals.failed(secret, version, why);
     }
 
     /// A connection has arrived.
@@ -426,6 +437,9 @@ impl Office {
         };
         lock(&self.ledger).begin_again(desk.waiting.iter().map(ask));
         drop(desk);
+        for (secret, version) in self.renewals.open() {
+            self.say(FromEgress::Renew { secret, version });
+        }
         self.news.notify_one();
     }
 

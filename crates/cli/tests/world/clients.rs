@@ -1,10 +1,13 @@
 //! Programs that people use, none of which knows of cowork, reach what was allowed and nothing else.
 
-use crate::for_everyone;
-use crate::site::Site;
-use cowork_testbed::Person;
+use crate::for_every_site;
+use crate::site::{Site, whole};
+use cowork_testbed::{Folder, Person};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::sync::OnceLock;
 
-for_everyone!(
+for_every_site!(
     curl_with_and_without_a_proxy,
     wget,
     python_urllib,
@@ -13,6 +16,8 @@ for_everyone!(
     python_raw_sockets,
     node_fetch,
     node_websocket,
+    node_ws,
+    go,
     java,
     git_over_https,
     git_over_ssh,
@@ -23,6 +28,7 @@ for_everyone!(
     what_is_inspected_is_trusted_by_everybody,
     server_sent_events_are_not_held_back,
     a_large_body_passes,
+    a_port_that_is_allowed_later_arrives,
 );
 
 /// Without the variables that tell of the proxies: programs that ignore them.
@@ -39,8 +45,7 @@ fn with_roots(site: &Site) -> String {
     ROOTS.to_owned()
 }
 
-fn curl_with_and_without_a_proxy(person: Person) {
-    let site = Site::of(person);
+fn curl_with_and_without_a_proxy(site: &Site) {
     let roots = with_roots(site);
     for prefix in ["", BARE] {
         let script = format!(
@@ -60,8 +65,7 @@ fn curl_with_and_without_a_proxy(person: Person) {
     assert!(said.contains("\"no-rule\"") && said.contains("denied.example"), "{said}");
 }
 
-fn wget(person: Person) {
-    let site = Site::of(person);
+fn wget(site: &Site) {
     for prefix in ["", BARE] {
         let script = format!("{prefix} wget -qO- http://web.example/wget");
         let said = site.script(&["--allow", "web.example"], &script).good();
@@ -69,8 +73,7 @@ fn wget(person: Person) {
     }
 }
 
-fn python_urllib(person: Person) {
-    let site = Site::of(person);
+fn python_urllib(site: &Site) {
     let roots = with_roots(site);
     let program = "python3 -c 'import urllib.request as r\n\
                    for s in (\"http\", \"https\"): print(r.urlopen(s + \"://web.example/py\").read().decode(), end=\"\")'";
@@ -81,8 +84,7 @@ fn python_urllib(person: Person) {
     }
 }
 
-fn python_requests(person: Person) {
-    let site = Site::of(person);
+fn python_requests(site: &Site) {
     let program = "python3 -c 'import requests; print(requests.get(\"https://web.example/requests\").text, end=\"\")'";
     for prefix in ["", BARE] {
         let script = format!("{prefix}{program}");
@@ -91,8 +93,7 @@ fn python_requests(person: Person) {
     }
 }
 
-fn python_httpx(person: Person) {
-    let site = Site::of(person);
+fn python_httpx(site: &Site) {
     let program =
         "python3 -c 'import httpx; print(httpx.get(\"https://web.example/httpx\").text, end=\"\")'";
     for prefix in ["", BARE] {
@@ -102,8 +103,7 @@ fn python_httpx(person: Person) {
     }
 }
 
-fn python_raw_sockets(person: Person) {
-    let site = Site::of(person);
+fn python_raw_sockets(site: &Site) {
     let program = "python3 -c 'import socket\n\
         s = socket.create_connection((\"web.example\", 80))\n\
         s.sendall(b\"GET /raw HTTP/1.0\\r\\nHost: web.example\\r\\n\\r\\n\")\n\
@@ -120,8 +120,7 @@ fn python_raw_sockets(person: Person) {
     assert!(site.arrived("raw-refused").is_empty());
 }
 
-fn node_fetch(person: Person) {
-    let site = Site::of(person);
+fn node_fetch(site: &Site) {
     let program = "node -e 'fetch(\"https://web.example/node\").then(r => r.text()).then(t => process.stdout.write(t))'";
     for prefix in ["", BARE] {
         let said =
@@ -131,8 +130,7 @@ fn node_fetch(person: Person) {
 }
 
 /// A WebSocket by hand, over TLS that is looked into.
-fn node_websocket(person: Person) {
-    let site = Site::of(person);
+fn node_websocket(site: &Site) {
     site.place(
         "ws.js",
         "const https = require('https');\n\
@@ -148,8 +146,58 @@ fn node_websocket(person: Person) {
     assert_eq!(said.good(), "hello\n");
 }
 
-fn java(person: Person) {
-    let site = Site::of(person);
+/// The library that most programs of Node use for web sockets, which knows no proxy.
+fn node_ws(site: &Site) {
+    site.place(
+        "library.js",
+        "const socket = new (require('ws'))('wss://web.example/ws-library');\n\
+         socket.on('open', () => socket.send('hello'));\n\
+         socket.on('message', (text) => { console.log(text.toString()); socket.terminate(); });\n\
+         socket.on('error', (error) => { console.log('refused', error.message); process.exit(1); });\n",
+    );
+    let script = "NODE_PATH=/usr/share/nodejs node mnt/desk/library.js";
+    assert_eq!(site.script(&["--allow", "GET https://web.example/**"], script).good(), "hello\n");
+    let refused = site.script(&["--allow", "GET https://api.example/**"], script);
+    assert_ne!(refused.code, 0, "{refused:?}");
+}
+
+/// A static program with a resolver and a TLS of its own.
+fn go(site: &Site) {
+    static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let folder = Folder::new(Person::Root, "go");
+        let source = folder.write(
+            "get.go",
+            "package main\n\
+             import (\"io\"; \"net/http\"; \"os\")\n\
+             func main() {\n\
+             for _, url := range os.Args[1:] {\n\
+             r, e := http.Get(url)\n\
+             if e != nil { println(e.Error()); os.Exit(1) }\n\
+             io.Copy(os.Stdout, r.Body)\n\
+             } }\n",
+        );
+        let out = folder.path().join("get");
+        let mut go = Command::new("go");
+        go.args(["build", "-o"]).arg(&out).arg(source).env("CGO_ENABLED", "0");
+        go.env("GOCACHE", folder.path().join("cache")).env("GOFLAGS", "-mod=mod");
+        let built = go.current_dir(folder.path()).output().expect("`apt-get install golang-go`");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        whole(&out)
+    });
+    let path = site.folder.write("desk/get", program);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let script = "mnt/desk/get https://web.example/go";
+    for prefix in ["", BARE] {
+        let script = format!("{prefix}{script}");
+        let said = site.script(&["--allow", "GET https://web.example/**"], &script).good();
+        assert_eq!(said, "hello from web.example\n", "{prefix}");
+    }
+    let refused = site.script(&["--allow", "GET https://api.example/**"], script);
+    assert_ne!(refused.code, 0, "{refused:?}");
+}
+
+fn java(site: &Site) {
     site.place(
         "Get.java",
         "import java.net.*; import java.net.http.*;\n\
@@ -161,8 +209,7 @@ fn java(person: Person) {
     assert_eq!(said.good(), "hello from web.example\n");
 }
 
-fn git_over_https(person: Person) {
-    let site = Site::of(person);
+fn git_over_https(site: &Site) {
     let look = "GIT_CURL_VERBOSE=0 git ls-remote https://git.example/some/repository.git; true";
     site.script(&["--allow", "GET https://git.example/**"], look).good();
     let asked = site.arrived("repository.git/info/refs");
@@ -171,8 +218,7 @@ fn git_over_https(person: Person) {
     assert!(agent.starts_with("git/"), "{agent}");
 }
 
-fn git_over_ssh(person: Person) {
-    let site = Site::of(person);
+fn git_over_ssh(site: &Site) {
     let repository = site.folder.path().join("repository.git").display().to_string();
     let script = format!(
         "export GIT_SSH_COMMAND='ssh -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i '$PWD/mnt/desk/key; \
@@ -185,8 +231,7 @@ fn git_over_ssh(person: Person) {
     assert_ne!(refused.code, 0, "{refused:?}");
 }
 
-fn psql(person: Person) {
-    let site = Site::of(person);
+fn psql(site: &Site) {
     let script = "psql -h db.example -U test -d postgres -Atc 'select 6 * 7'";
     assert_eq!(site.script(&["--allow", "db.example:5432"], script).good(), "42\n");
     let refused = site.script(&["--allow", "db.example"], script);
@@ -194,8 +239,7 @@ fn psql(person: Person) {
 }
 
 /// It trusts the session's authority by a policy of its own.
-fn chromium(person: Person) {
-    let site = Site::of(person);
+fn chromium(site: &Site) {
     for (rule, url) in [
         ("web.example", "http://web.example/chromium"),
         ("GET https://web.example/**", "https://web.example/chromium"),
@@ -209,8 +253,7 @@ fn chromium(person: Person) {
     }
 }
 
-fn a_server_that_speaks_first(person: Person) {
-    let site = Site::of(person);
+fn a_server_that_speaks_first(site: &Site) {
     let script =
         "exec 3<>/dev/tcp/db.example/7000; read -r line <&3; echo \"$line\"; echo me >&3; cat <&3";
     let said = site.script(&["--allow", "db.example:7000"], script).good();
@@ -219,15 +262,13 @@ fn a_server_that_speaks_first(person: Person) {
     assert_ne!(refused.code, 0, "{refused:?}");
 }
 
-fn six(person: Person) {
-    let site = Site::of(person);
+fn six(site: &Site) {
     let script = format!("{BARE} curl -6 -sS http://six.example/six");
     let said = site.script(&["--allow", "six.example"], &script).good();
     assert_eq!(said, "hello from six.example\n");
 }
 
-fn what_is_inspected_is_trusted_by_everybody(person: Person) {
-    let site = Site::of(person);
+fn what_is_inspected_is_trusted_by_everybody(site: &Site) {
     // Programs that read the system's store, without any variable that tells them of another one.
     let clean = "env -i PATH=$PATH HOME=$HOME";
     let script = format!(
@@ -241,8 +282,7 @@ fn what_is_inspected_is_trusted_by_everybody(person: Person) {
     assert_eq!(said, format!("{hello}{hello}{hello}1\n{hello}"));
 }
 
-fn server_sent_events_are_not_held_back(person: Person) {
-    let site = Site::of(person);
+fn server_sent_events_are_not_held_back(site: &Site) {
     let script = "curl -sSN https://web.example/events | \
                   while IFS= read -r line; do [ -n \"$line\" ] && echo \"$(date +%s%N) $line\"; done";
     let said = site.script(&["--allow", "GET https://web.example/**"], script);
@@ -253,12 +293,25 @@ fn server_sent_events_are_not_held_back(person: Person) {
     assert!(second - first > 300_000_000, "the first one was held back: {said}");
 }
 
-fn a_large_body_passes(person: Person) {
-    let site = Site::of(person);
+fn a_large_body_passes(site: &Site) {
     for (rule, roots) in
         [("GET https://web.example/**", String::new()), ("web.example", with_roots(site))]
     {
         let script = format!("{roots} curl -sS https://web.example/big/200000000 | wc -c");
         assert_eq!(site.script(&["--allow", rule], &script).good().trim(), "200000000", "{rule}");
     }
+}
+
+/// In a session that runs: where only connections to named ports arrive, another port is listened on.
+fn a_port_that_is_allowed_later_arrives(site: &Site) {
+    let id = site.say(&["new", "--allow", "db.example"]).good().trim().to_owned();
+    let rules = site.say(&["net", "rules", &id, "--json"]).good();
+    let rules: serde_json::Value = serde_json::from_str(&rules).expect("a document");
+    assert_eq!(rules["egress"]["all_ports"], site.every_port_arrives(), "{rules}");
+    let script = "exec 3<>/dev/tcp/db.example/7000 && read -r line <&3 && echo \"$line\"";
+    let say = || site.say(&["exec", &id, "--", "bash", "-c", script]);
+    assert_eq!(say().out, "");
+    site.say(&["allow", &id, "db.example:7000"]).good();
+    assert_eq!(say().good(), "greetings\n");
+    site.say(&["rm", &id]).good();
 }

@@ -10,7 +10,11 @@
 #![expect(clippy::tests_outside_test_module, reason = "this whole program is tests")]
 
 mod clients;
+mod files;
+mod oauth;
+mod own;
 mod refusals;
+mod registries;
 mod secrets;
 mod site;
 
@@ -26,3 +30,23 @@ macro_rules! for_everyone {
     };
 }
 pub(crate) use for_everyone;
+
+/// Makes each function a test for both persons, and for worlds in which connections to every port
+/// arrive and in which only those to named ports do.
+macro_rules! for_every_site {
+    ($($name:ident),+ $(,)?) => {
+        $crate::for_every_site!(@ as_root, Root, EveryPort, $($name),+);
+        $crate::for_every_site!(@ as_user, User, EveryPort, $($name),+);
+        $crate::for_every_site!(@ as_root_by_ports, Root, NamedPorts, $($name),+);
+        $crate::for_every_site!(@ as_user_by_ports, User, NamedPorts, $($name),+);
+    };
+    (@ $module:ident, $person:ident, $way:ident, $($name:ident),+) => {
+        mod $module {
+            use $crate::site::{Site, Way};
+            $(#[test] fn $name() {
+                super::$name(Site::by(cowork_testbed::Person::$person, Way::$way));
+            })+
+        }
+    };
+}
+pub(crate) use for_every_site;

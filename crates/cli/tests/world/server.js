@@ -1,12 +1,63 @@
 // The servers of the test world: HTTP on 80, HTTPS with HTTP/2 and HTTP/1.1 on 443 and 8443, lines on
 // 7000 (raw TCP, the server speaks first). Every request is written to a log, one JSON line each. Ends
 // when its standard input does.
+//
+// Tokens: `sk-test-refresh-FAMILY` at /oauth/token gives `sk-test-access-FAMILY-1` and a refresh token
+// with another `-r` behind it, which is the only one that is taken from then on. /protected takes only
+// the newest access token of a family. Nothing is given to families that begin with `dead`, and tokens
+// of families that begin with `short` expire soon.
 'use strict';
 const fs = require('fs'), http = require('http'), http2 = require('http2'), net = require('net');
 const crypto = require('crypto');
 const [folder] = process.argv.slice(2);
 const log = fs.openSync(`${folder}/log`, 'a');
 const write = (record) => fs.writeSync(log, JSON.stringify(record) + '\n');
+
+const families = {};
+function token(body, type) {
+  const fields = type.includes('json') ? JSON.parse(body) : Object.fromEntries(new URLSearchParams(body));
+  const [, family, rotations] = /^sk-test-refresh-([a-z0-9]+?)((?:-r)*)$/.exec(fields.refresh_token || '') || [];
+  const count = families[family] || 0;
+  if (fields.grant_type !== 'refresh_token' || !family || family.startsWith('dead') || rotations !== '-r'.repeat(count)) {
+    return [400, { error: 'invalid_grant', error_description: `not ${fields.refresh_token}` }];
+  }
+  families[family] = count + 1;
+  return [200, {
+    access_token: `sk-test-access-${family}-${count + 1}`, refresh_token: fields.refresh_token + '-r',
+    token_type: 'Bearer', expires_in: family.startsWith('short') ? 16 : 3600,
+  }];
+}
+
+function isFresh(authorization) {
+  const [, family, count] = /^Bearer sk-test-access-([a-z0-9]+)-([0-9]+)$/.exec(authorization || '') || [];
+  return family && Number(count) === families[family];
+}
+
+// A repository, for whoever is called `me` and knows the secret of the tests.
+const VALUE = 'sk-test-4f6b2a9c7d1e8f3059ab';
+const knows = (authorization) => authorization === 'Basic ' + Buffer.from(`me:${VALUE}`).toString('base64');
+function repository(request, response, body) {
+  const [path, query] = request.url.split('?');
+  const git = require('child_process').spawn('git', ['http-backend'], { env: {
+    PATH: process.env.PATH, GIT_PROJECT_ROOT: folder, GIT_HTTP_EXPORT_ALL: '1', PATH_INFO: path,
+    QUERY_STRING: query || '', REQUEST_METHOD: request.method, CONTENT_TYPE: request.headers['content-type'] || '',
+    CONTENT_LENGTH: String(body.length), HTTP_CONTENT_ENCODING: request.headers['content-encoding'] || '',
+  } });
+  const chunks = [];
+  git.stdout.on('data', (chunk) => chunks.push(chunk));
+  git.stdin.end(body);
+  git.on('close', () => {
+    const all = Buffer.concat(chunks), end = all.indexOf('\r\n\r\n');
+    let status = 200;
+    const headers = {};
+    for (const line of all.subarray(0, end).toString().split('\r\n')) {
+      const [name, value] = line.split(': ');
+      if (name === 'Status') status = Number(value.slice(0, 3)); else headers[name.toLowerCase()] = value;
+    }
+    response.writeHead(status, headers);
+    response.end(all.subarray(end + 4));
+  });
+}
 
 function serve(scheme) {
   return (request, response) => {
@@ -41,6 +92,27 @@ function serve(scheme) {
           response.end();
         };
         push();
+      } else if (path === '/oauth/token') {
+        const [status, answer] = token(body.toString(), headers['content-type'] || '');
+        response.writeHead(status, { 'content-type': 'application/json' });
+        response.end(JSON.stringify(answer));
+      } else if (path.startsWith('/protected')) {
+        const fresh = isFresh(headers.authorization);
+        response.writeHead(fresh ? 200 : 401, { 'content-type': 'text/plain' });
+        response.end(fresh ? `fresh ${body.length}\n` : 'expired\n');
+      } else if (path.startsWith('/repository.git/')) {
+        if (knows(headers.authorization)) { repository(request, response, body); return; }
+        response.writeHead(401, { 'www-authenticate': 'Basic realm="tests"' });
+        response.end();
+      } else if (path.startsWith('/private')) {
+        const known = knows(headers.authorization) || headers.authorization === `Bearer ${VALUE}`;
+        response.writeHead(known ? 200 : 401, { 'www-authenticate': 'Basic realm="tests"' });
+        response.end(known ? 'welcome\n' : 'who are you\n');
+      } else if (path === '/thing') {
+        if (headers.authorization !== `Bearer ${VALUE}`) { response.writeHead(401); response.end(); return; }
+        response.writeHead(200, { 'content-type': 'application/json' });
+        const version = { name: 'thing', version: '1.2.3', dist: { tarball: 'https://api.example/thing.tgz' } };
+        response.end(JSON.stringify({ name: 'thing', 'dist-tags': { latest: '1.2.3' }, versions: { '1.2.3': version } }));
       } else if (path === '/file') {
         response.writeHead(200, { 'content-type': 'text/plain' });
         response.end('the file\n');

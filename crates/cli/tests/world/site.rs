@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The address of the other network's servers.
@@ -29,27 +30,58 @@ pub(crate) const NAMES: [&str; 7] = [
     "db.example",
 ];
 
+/// What a world's daemon is told beside the usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Nothing: connections to every port arrive.
+    EveryPort,
+    /// Connections to ports that rules name arrive, as where the kernel lacks the rest.
+    NamedPorts,
+}
+
 /// The world of one person.
 pub(crate) struct Site {
     person: Person,
+    way: Way,
     pub(crate) folder: Folder,
     /// Their standard inputs end with this, and the servers with that.
-    _servers: Vec<(Child, ChildStdin)>,
+    servers: Vec<(Child, ChildStdin)>,
+}
+
+impl Drop for Site {
+    /// The daemon first: it finds its folder.
+    fn drop(&mut self) {
+        while let Some((mut server, stdin)) = self.servers.pop() {
+            drop(stdin);
+            drop(server.wait());
+        }
+    }
 }
 
 impl Site {
     /// The one world of a person in this process.
     pub(crate) fn of(person: Person) -> &'static Self {
-        static SITES: [OnceLock<Site>; 2] = [OnceLock::new(), OnceLock::new()];
-        let slot = usize::from(person == Person::User);
-        SITES.get(slot).expect("one world per person").get_or_init(|| Self::new(person))
+        Self::by(person, Way::EveryPort)
     }
 
-    fn new(person: Person) -> Self {
+    /// The one world of a person and a way in this process.
+    pub(crate) fn by(person: Person, way: Way) -> &'static Self {
+        static SITES: [OnceLock<Site>; 4] = [const { OnceLock::new() }; 4];
+        let slot = usize::from(person == Person::User) + 2 * usize::from(way == Way::NamedPorts);
+        SITES.get(slot).expect("one world each").get_or_init(|| Self::new(person, way))
+    }
+
+    /// A world that no other test uses: its daemon may be killed.
+    pub(crate) fn alone(person: Person) -> Self {
+        Self::new(person, Way::EveryPort)
+    }
+
+    fn new(person: Person, way: Way) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
         let folder = Folder::new(person, "world");
-        let [here, there] = ["a", "b"].map(|end| {
-            format!("cowork-{}-{}{end}", std::process::id(), u8::from(person == Person::User))
-        });
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let [here, there] =
+            ["a", "b"].map(|end| format!("cowork-{}-{number}{end}", std::process::id()));
         wire(&here, &there);
         write_certificates(&folder);
         let mut hosts: Vec<String> = NAMES.map(|name| format!("{THERE} {name}")).into();
@@ -76,18 +108,17 @@ impl Site {
             command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
             command.arg("--clear-groups");
         }
-        // It stays, whether or not it has something to do, until this process ends.
-        let script = "\"$1\" --stay >/dev/null 2>\"$2\" & server=$!; ";
-        command.args(["bash", "-c", &format!("{script}{UNTIL_EOF}"), "bash"]);
+        // It stays, whether or not it has something to do, until this process ends; one that is
+        // killed is followed by another.
+        let script = "while :; do \"$1\" --stay >/dev/null 2>>\"$2\" & echo $! >\"$3\"; wait $!; done \
+                      & server=$!; echo ready; cat >/dev/null; kill $server; kill $(cat \"$3\"); wait";
+        command.args(["bash", "-c", script, "bash"]);
         command.arg(programs.join("coworkd")).arg(folder.write("daemon.log", ""));
+        command.arg(folder.write("run/daemon.pid", ""));
         let mut servers = servers;
-        servers.push(start(command.env_clear().envs(variables(person, &folder))));
-        let site = Self { person, folder, _servers: servers };
-        let begin = Instant::now();
-        while std::fs::metadata(site.folder.path().join("run/api.sock")).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "the daemon did not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        servers.push(start(command.env_clear().envs(variables(person, way, &folder))));
+        let site = Self { person, way, folder, servers };
+        site.wait_for_daemon();
         // The networks live as long as the processes in them.
         for name in [&here, &there] {
             run("ip", &["netns", "delete", name]);
@@ -95,10 +126,50 @@ impl Site {
         site
     }
 
+    /// Whether connections to every port arrive at the way out of its sessions.
+    pub(crate) fn every_port_arrives(&self) -> bool {
+        self.way == Way::EveryPort
+    }
+
+    fn wait_for_daemon(&self) {
+        let begin = Instant::now();
+        let socket = self.folder.path().join("run/api.sock");
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            assert!(begin.elapsed() < Duration::from_mins(1), "the daemon did not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Kills the daemon, and waits for the next one.
+    pub(crate) fn kill_daemon(&self) {
+        let read = || whole(&self.folder.path().join("run/daemon.pid"));
+        let before = read();
+        let pid = String::from_utf8(before.clone()).expect("it is a number");
+        run("kill", &["-KILL", pid.trim()]);
+        let begin = Instant::now();
+        while read() == before || read().is_empty() {
+            assert!(begin.elapsed() < Duration::from_mins(1), "no other daemon came");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.wait_for_daemon();
+    }
+
+    /// Sends a document to the daemon, as this world's person: the status, and what it answers.
+    pub(crate) fn post(&self, target: &str, document: &Value) -> (String, Value) {
+        let socket = self.folder.path().join("run/api.sock");
+        let mut command = self.person.command("curl");
+        command.args(["-sS", "-w", "\n%{http_code}", "-H", "content-type: application/json"]);
+        command.arg("--unix-socket").arg(socket).args(["-d", &document.to_string()]);
+        let said = command.arg(format!("http://cowork{target}")).output().expect("curl is there");
+        let said = Said::of(&said).good();
+        let (body, status) = said.rsplit_once('\n').expect("a status");
+        (status.to_owned(), serde_json::from_str(body).unwrap_or_default())
+    }
+
     /// `cowork`, as this world's person.
     pub(crate) fn cowork(&self, arguments: &[&str]) -> Command {
         let mut command = self.person.cowork();
-        command.envs(variables(self.person, &self.folder)).args(arguments);
+        command.envs(variables(self.person, self.way, &self.folder)).args(arguments);
         command.current_dir(self.folder.path().join("desk"));
         command
     }
@@ -170,7 +241,7 @@ impl Said {
     }
 }
 
-fn variables(person: Person, folder: &Folder) -> Vec<(String, String)> {
+fn variables(person: Person, way: Way, folder: &Folder) -> Vec<(String, String)> {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let home = person.home().display().to_string();
     [
@@ -180,6 +251,7 @@ fn variables(person: Person, folder: &Folder) -> Vec<(String, String)> {
         ("COWORK_RUNTIME_DIR", at("run")),
         ("COWORK_STATE_DIR", at("state")),
         ("COWORK_EXTRA_ROOTS", at("ca.pem")),
+        ("COWORK_CAPTURE", if way == Way::NamedPorts { "ports" } else { "all" }.to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

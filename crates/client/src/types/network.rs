@@ -1,6 +1,6 @@
 //! What a session may reach, what it reaches, and the secrets it uses without knowing them.
 
-use super::{ID, NAME};
+use super::NAME;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,22 @@ pub struct WantedNetwork {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub secrets: Vec<String>,
+    /// The proxy between this host and the world that it goes through, in place of the daemon's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentProxy>,
+}
+
+/// A proxy between a host and the world.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParentProxy {
+    /// Where it is: `http://host:port` or `https://host:port`, without a password.
+    #[schemars(length(min = 1, max = 300), regex(pattern = "^https?://"))]
+    pub url: String,
+    /// Hosts, domains and ranges of addresses that are reached without it, divided by commas.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 4096))]
+    pub except: String,
 }
 
 /// The network of a session, in short.
@@ -304,75 +320,4 @@ pub struct NetworkExplanation {
     pub tls: Option<String>,
     /// The sentence.
     pub sentence: String,
-}
-
-/// How a secret is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SecretMode {
-    /// The placeholder that the session knows is replaced where it appears.
-    #[default]
-    Swap,
-    /// Every request to its hosts gets it.
-    Inject,
-    /// Every request to its hosts gets it, and one that brings another credential is refused.
-    Pin,
-}
-
-/// A secret to keep.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewSecret {
-    /// The value. Never shown again.
-    #[schemars(length(min = 1, max = 65536))]
-    pub value: String,
-    /// The hosts that may get it, as in a rule.
-    #[serde(default)]
-    #[schemars(length(max = 64))]
-    pub hosts: Vec<String>,
-    /// How it is used.
-    #[serde(default)]
-    pub mode: SecretMode,
-    /// Where it is put: `bearer`, `basic:USER`, `header:NAME`, `query:NAME` or `aws`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub carrier: Option<String>,
-    /// A variable of the session's commands that holds the placeholder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub variable: Option<String>,
-}
-
-impl std::fmt::Debug for NewSecret {
-    /// Without the value.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { value: _, hosts, mode, carrier, variable } = self;
-        f.debug_struct("NewSecret")
-            .field("hosts", hosts)
-            .field("mode", mode)
-            .field("carrier", carrier)
-            .field("variable", variable)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A secret, without its value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Secret {
-    /// Its name.
-    pub name: String,
-    /// The hosts that may get it.
-    pub hosts: Vec<String>,
-    /// How it is used.
-    pub mode: SecretMode,
-    /// Where it is put.
-    pub carrier: String,
-    /// A variable of the session's commands that holds the placeholder.
-    pub variable: Option<String>,
-    /// When it was last set.
-    #[schemars(extend("format" = "date-time"))]
-    pub set: String,
-    /// Where its value is kept: `keyring`, `file`.
-    pub store: String,
-    /// Sessions that use it.
-    #[schemars(inner(regex(pattern = ID)))]
-    pub sessions: Vec<String>,
 }

@@ -80,7 +80,7 @@ impl Daemon {
         let wanted = merged(doc.spec.network.clone().unwrap_or_default(), &change)?;
         let mut next = doc.clone();
         next.spec.network = Some(wanted.clone());
-        self.check_network(&wanted)?;
+        self.check_network(&wanted, &self.secrets.known_to(&session.id)?)?;
         let live = matches!(doc.state, State::Ready | State::Running | State::Paused);
         let ports_mode = doc.network.egress.as_ref().is_some_and(|egress| !egress.all_ports);
         let line = session.line();
@@ -143,6 +143,8 @@ impl Daemon {
         let secrets = self.secrets_of(&doc)?;
         line.tell(&ToEgress::Rules(Box::new(rules.clone()))).await?;
         line.tell(&ToEgress::Secrets(secrets)).await?;
+        self.watch_tokens();
+        self.write_files(&doc)?;
         self.trust_as_needed(&doc, &rules)
     }
 

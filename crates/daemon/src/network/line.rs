@@ -56,6 +56,8 @@ pub(crate) struct Line {
     owners: Mutex<Owners>,
     /// How often sockets that lead inwards are on their way.
     fetching: AtomicUsize,
+    /// How many secrets it waits for.
+    renewing: AtomicUsize,
     /// Ports that it listens on.
     ports: Mutex<BTreeSet<u16>>,
     /// The process, where it is a child of this daemon.
@@ -116,6 +118,7 @@ impl Line {
             asks: Mutex::default(),
             owners: Mutex::default(),
             fetching: AtomicUsize::new(0),
+            renewing: AtomicUsize::new(0),
             ports: Mutex::default(),
             child: Mutex::new(child),
         })
@@ -292,6 +295,22 @@ impl Line {
     /// They are there.
     pub(crate) fn end_fetching(&self) {
         self.fetching.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether it may ask for another value of a secret: not for many at a time.
+    pub(crate) fn begin_renewing(&self) -> bool {
+        /// It asks once for each.
+        const MOST: usize = 64;
+        let may = self.renewing.load(Ordering::Relaxed) < MOST;
+        if may {
+            self.renewing.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// It was answered.
+    pub(crate) fn end_renewing(&self) {
+        self.renewing.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether it was told to end.

@@ -9,12 +9,16 @@
 
 mod asks;
 mod change;
+mod files;
 mod har;
 mod kept;
+mod kept_secret;
 mod line;
+mod parent;
 mod parse;
 mod placeholder;
 mod records;
+mod renew;
 mod rules;
 mod secrets;
 mod subject;
@@ -27,11 +31,13 @@ mod vault;
 mod whose;
 
 pub(crate) use asks::KIND as ASK;
+pub(crate) use files::has_files;
 pub(crate) use har::har;
 pub(crate) use kept::{KeptEgress, KeptNetwork};
+pub(crate) use kept_secret::Known;
 pub(crate) use line::{Line, Started};
 pub(crate) use parse::{name_of, presets};
-pub(crate) use secrets::Secrets;
+pub(crate) use secrets::{Secrets, take_own};
 pub(crate) use tally::Tally;
 pub(crate) use trust::{certificates, lay as trust_host};
 pub(crate) use variables::Variables;

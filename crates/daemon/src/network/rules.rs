@@ -1,7 +1,8 @@
 //! From what the user asked for to the rules an egress process goes by.
 
+use super::kept_secret::Known;
 use super::parse::{parse, preset_rules};
-use super::secrets;
+use super::{parent, secrets};
 use crate::daemon::Daemon;
 use crate::session::{Doc, Session};
 use crate::trouble::Trouble;
@@ -42,21 +43,29 @@ pub(crate) fn inspects(rules: &Rules) -> bool {
 impl Daemon {
     /// Refuses a network that cannot be: rules that cannot be understood, presets and secrets that
     /// are not there.
-    pub(crate) fn check_network(&self, wanted: &WantedNetwork) -> Result<(), Trouble> {
+    pub(crate) fn check_network(
+        &self,
+        wanted: &WantedNetwork,
+        known: &Known,
+    ) -> Result<(), Trouble> {
         if wanted.rules.len() > super::change::MAX_RULES {
             return Err(super::change::too_many_rules());
         }
-        for name in secrets::named_by(wanted) {
-            self.secret(&name)?;
+        if let Some(name) = secrets::named_by(wanted).iter().find(|name| !known.contains_key(*name))
+        {
+            return Err(secrets::missing(name));
         }
-        self.compile(wanted, 0).map(drop)
+        parent::wanted(wanted)?;
+        self.compile(wanted, 0, known).map(drop)
     }
 
     /// The rules of a session: its own, those of its presets and secrets, and those that stand for
     /// every session. What needs a secret that is gone is refused.
     pub(crate) fn rules_of(&self, doc: &Doc) -> Result<Rules, Trouble> {
         match &doc.spec.network {
-            Some(wanted) => self.compile(wanted, doc.network.generation),
+            Some(wanted) => {
+                self.compile(wanted, doc.network.generation, &self.secrets.known_to(&doc.id)?)
+            }
             None => Ok(Rules::default()),
         }
     }
@@ -66,16 +75,17 @@ impl Daemon {
         &self,
         wanted: &WantedNetwork,
         generation: u64,
+        known: &Known,
     ) -> Result<Rules, Trouble> {
         let mut rules = Vec::new();
         for rule in &wanted.rules {
-            rules.push(self.with_secret(rule)?);
+            rules.push(with_secret(rule, known)?);
         }
-        for (name, rule) in self.rules_of_secrets(&wanted.secrets)? {
-            rules.push(Rule { name, ..self.with_secret(&rule)? });
+        for (name, rule) in rules_of_secrets(&wanted.secrets, known) {
+            rules.push(Rule { name, ..with_secret(&rule, known)? });
         }
         for rule in self.standing()? {
-            rules.push(self.with_secret(&rule)?);
+            rules.push(with_secret(&rule, known)?);
         }
         for preset in &wanted.presets {
             rules.extend(preset_rules(preset)?);
@@ -90,35 +100,11 @@ impl Daemon {
     /// Rules that let a session reach the hosts of its secrets, with their names.
     pub(crate) fn secret_rules(&self, doc: &Doc) -> Result<Vec<(String, NetworkRule)>, Trouble> {
         let wanted = doc.spec.network.as_ref();
-        self.rules_of_secrets(wanted.map(|wanted| wanted.secrets.as_slice()).unwrap_or_default())
-    }
-
-    fn rules_of_secrets(&self, names: &[String]) -> Result<Vec<(String, NetworkRule)>, Trouble> {
+        let names = wanted.map(|wanted| wanted.secrets.as_slice()).unwrap_or_default();
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let all = self.secrets.all()?;
-        let mut rules = Vec::new();
-        for name in names {
-            for host in all.get(name).map(|kept| kept.hosts.as_slice()).unwrap_or_default() {
-                let rule = NetworkRule {
-                    host: host.clone(),
-                    secret: Some(name.clone()),
-                    ..NetworkRule::default()
-                };
-                rules.push((format!("secret {name}"), rule));
-            }
-        }
-        Ok(rules)
-    }
-
-    fn with_secret(&self, rule: &NetworkRule) -> Result<Rule, Trouble> {
-        let Some(secret) = &rule.secret else { return parse(rule, None) };
-        if let Some(kept) = self.secrets.all()?.get(secret) {
-            return parse(rule, Some(kept.credential(secret)?));
-        }
-        let reason = format!("the secret `{secret}` is gone");
-        Ok(Rule { action: Action::Deny { reason }, ..parse(rule, None)? })
+        Ok(rules_of_secrets(names, &self.secrets.known_to(&doc.id)?))
     }
 
     /// Sockets for every port that rules are about.
@@ -171,6 +157,31 @@ impl Daemon {
             sentence: format!("{}{hint}", found.sentence),
         })
     }
+}
+
+/// Rules that let a session reach the hosts of secrets, with their names.
+fn rules_of_secrets(names: &[String], known: &Known) -> Vec<(String, NetworkRule)> {
+    let mut rules = Vec::new();
+    for name in names {
+        for host in known.get(name).map(|kept| kept.hosts.as_slice()).unwrap_or_default() {
+            let rule = NetworkRule {
+                host: host.clone(),
+                secret: Some(name.clone()),
+                ..NetworkRule::default()
+            };
+            rules.push((format!("secret {name}"), rule));
+        }
+    }
+    rules
+}
+
+fn with_secret(rule: &NetworkRule, known: &Known) -> Result<Rule, Trouble> {
+    let Some(secret) = &rule.secret else { return parse(rule, None) };
+    if let Some(kept) = known.get(secret) {
+        return parse(rule, Some(kept.credential(secret)?));
+    }
+    let reason = format!("the secret `{secret}` is gone");
+    Ok(Rule { action: Action::Deny { reason }, ..parse(rule, None)? })
 }
 
 /// Where a URL, or a host with a port, leads: the place, the port, and the path of a URL.

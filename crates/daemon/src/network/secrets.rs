@@ -1,95 +1,160 @@
 //! Secrets of the user's: kept on the host, used by egress processes, never known to a session.
+//!
+//! A secret belongs to the user, or to one session alone: that one hides the user's of the same name
+//! in its session, and is forgotten with it.
 
+use super::kept_secret::{Kept, Known, check, check_placeholder, token_place};
 use super::placeholder::stand_in;
-use super::rules::carrier;
 use super::vault::Vault;
-use crate::book::now;
 use crate::daemon::Daemon;
 use crate::session::{Doc, Session};
 use crate::trouble::Trouble;
-use cowork_api::egress::{Credential, CredentialMode, Hidden, Secret as Used};
-use cowork_client::types::{NewSecret, Secret, SecretMode, WantedNetwork};
-use serde::{Deserialize, Serialize};
+use cowork_api::egress::{Hidden, Secret as Used, ToEgress};
+use cowork_client::types::{NewSecret, NewSession, Secret, SessionSecret, WantedNetwork};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
-/// Most secrets.
+/// Most secrets of the user's, and most of one session's.
 const MAX_SECRETS: usize = 1000;
-/// Longest name and value, in bytes, and most hosts.
-const MAX_NAME: usize = 64;
-const MAX_VALUE: usize = 65_536;
-const MAX_HOSTS: usize = 64;
+const MAX_OWN: usize = 64;
+/// Stands between a session and the name of a secret of its own: no name has it.
+const BETWEEN: char = '/';
 
 /// Every secret.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     vault: Vault,
-    /// Read when they are first needed.
-    known: Mutex<Option<BTreeMap<String, Kept>>>,
+    /// Read when they are first needed: names of the user's, and `SESSION/NAME`.
+    known: Mutex<Option<Known>>,
+    /// Renewals, one at a time for each secret.
+    pub(super) turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// Something changed that tells when the next renewal is due.
+    pub(super) news: Notify,
+    /// Whether somebody looks after renewals.
+    pub(super) watched: AtomicBool,
 }
 
-/// A secret, as it is kept.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    value: String,
-    pub(crate) hosts: Vec<String>,
-    mode: SecretMode,
-    carrier: String,
-    pub(crate) variable: Option<String>,
-    set: String,
-}
+/// What a secret is kept under.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key(String);
 
-impl std::fmt::Debug for Kept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("hosts", &self.hosts).finish_non_exhaustive()
+impl Key {
+    fn of_user(name: &str) -> Self {
+        Self(name.to_owned())
     }
-}
 
-impl Kept {
-    /// How it is put into requests.
-    pub(crate) fn credential(&self, name: &str) -> Result<Credential, Trouble> {
-        let mode = match self.mode {
-            SecretMode::Swap => CredentialMode::Swap,
-            SecretMode::Inject => CredentialMode::Inject,
-            SecretMode::Pin => CredentialMode::Pin,
-        };
-        Ok(Credential { secret: name.to_owned(), mode, carrier: carrier(&self.carrier)? })
+    fn of_session(session: &str, name: &str) -> Self {
+        Self(format!("{session}{BETWEEN}{name}"))
+    }
+
+    fn parts(text: &str) -> (Option<&str>, &str) {
+        text.split_once(BETWEEN).map_or((None, text), |(session, name)| (Some(session), name))
+    }
+
+    /// The session that it belongs to, if it is not the user's.
+    pub(super) fn session(&self) -> Option<&str> {
+        Self::parts(&self.0).0
+    }
+
+    /// The name of the secret.
+    pub(super) fn name(&self) -> &str {
+        Self::parts(&self.0).1
+    }
+
+    /// All of it.
+    pub(super) fn text(&self) -> &str {
+        &self.0
     }
 }
 
 impl Secrets {
     /// The secrets in a state folder.
     pub(crate) fn new(state: &Path) -> Self {
-        Self { vault: Vault::new(state), known: Mutex::default() }
+        Self {
+            vault: Vault::new(state),
+            known: Mutex::default(),
+            turns: Mutex::default(),
+            news: Notify::new(),
+            watched: AtomicBool::new(false),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<BTreeMap<String, Kept>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
-    pub(crate) fn all(&self) -> Result<BTreeMap<String, Kept>, Trouble> {
+    /// Does something with all that are kept.
+    fn with<R>(&self, look: impl FnOnce(&Known) -> R) -> Result<R, Trouble> {
         let mut known = self.lock();
-        if let Some(known) = &*known {
-            return Ok(known.clone());
-        }
-        let read = match self.vault.open()? {
-            Some(text) => serde_json::from_slice(&text)
-                .map_err(|error| Trouble::host("the secrets cannot be understood", error))?,
-            None => BTreeMap::new(),
-        };
-        *known = Some(read.clone());
-        Ok(read)
+        let known = self.read(&mut known)?;
+        Ok(look(known))
     }
 
-    fn replace(&self, all: BTreeMap<String, Kept>) -> Result<(), Trouble> {
+    fn read<'k>(&self, known: &'k mut Option<Known>) -> Result<&'k mut Known, Trouble> {
+        let read = match known.take() {
+            Some(read) => read,
+            None => match self.vault.open()? {
+                Some(text) => serde_json::from_slice(&text)
+                    .map_err(|error| Trouble::host("the secrets cannot be understood", error))?,
+                None => Known::new(),
+            },
+        };
+        Ok(known.insert(read))
+    }
+
+    /// Changes what is kept. What cannot be kept is not changed.
+    pub(super) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut Known) -> Result<R, Trouble>,
+    ) -> Result<R, Trouble> {
+        let mut known = self.lock();
+        let known = self.read(&mut known)?;
+        let mut all = known.clone();
+        let result = change(&mut all)?;
         let text = serde_json::to_vec(&all)
             .map_err(|error| Trouble::host("the secrets cannot be kept", error))?;
         self.vault.seal(&text)?;
-        *self.lock() = Some(all);
-        Ok(())
+        *known = all;
+        drop(text);
+        self.news.notify_one();
+        Ok(result)
+    }
+
+    /// Those of the user's.
+    pub(crate) fn all(&self) -> Result<Known, Trouble> {
+        self.with(|known| {
+            let of_user = known.iter().filter(|(key, _)| Key::parts(key).0.is_none());
+            of_user.map(|(name, kept)| (name.clone(), kept.clone())).collect()
+        })
+    }
+
+    /// Those that a session can use: its own, and those of the user's.
+    pub(crate) fn known_to(&self, session: &str) -> Result<Known, Trouble> {
+        self.with(|known| {
+            let mut all = Known::new();
+            for owner in [None, Some(session)] {
+                let those = known.iter().map(|(key, kept)| (Key::parts(key), kept));
+                let those = those.filter(|((of, _), _)| *of == owner);
+                all.extend(those.map(|((_, name), kept)| (name.to_owned(), kept.clone())));
+            }
+            all
+        })
+    }
+
+    /// What a secret that a session uses is kept under.
+    pub(super) fn key_in(&self, session: &str, name: &str) -> Result<Key, Trouble> {
+        let own = Key::of_session(session, name);
+        let has = self.with(|known| known.contains_key(own.text()))?;
+        Ok(if has { own } else { Key::of_user(name) })
+    }
+
+    /// The secret that is kept under a key.
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Kept>, Trouble> {
+        self.with(|known| known.get(key.text()).cloned())
     }
 }
 
@@ -104,26 +169,26 @@ pub(crate) fn named_by(network: &WantedNetwork) -> BTreeSet<String> {
     network.secrets.iter().cloned().chain(rules).collect()
 }
 
-fn missing(name: &str) -> Trouble {
+pub(super) fn missing(name: &str) -> Trouble {
     Trouble::missing("no-secret", format!("there is no secret `{}`", name.escape_debug()))
         .with_hint("set it with `cowork secret set`")
 }
 
 impl Daemon {
-    /// A secret by its name.
-    pub(crate) fn secret(&self, name: &str) -> Result<Kept, Trouble> {
-        self.secrets.all()?.remove(name).ok_or_else(|| missing(name))
-    }
-
     /// Makes up what stands for each secret in a session, where that is not done yet.
     pub(crate) fn choose_placeholders(&self, session: &Session) -> Result<(), Trouble> {
         let doc = session.doc();
+        let names = named(&doc);
+        let is_new = |name: &&String| !doc.network.placeholders.contains_key(*name);
+        if !names.iter().any(|name| is_new(&name)) {
+            return Ok(());
+        }
+        let known = self.secrets.known_to(&session.id)?;
         let mut new = BTreeMap::new();
-        for name in named(&doc) {
-            if !doc.network.placeholders.contains_key(&name)
-                && let Some(kept) = self.secrets.all()?.get(&name)
-            {
-                new.insert(name, stand_in(&kept.value)?);
+        for name in names.iter().filter(is_new) {
+            if let Some(kept) = known.get(name) {
+                let chosen = kept.placeholder.clone();
+                new.insert(name.clone(), chosen.map_or_else(|| stand_in(&kept.value), Ok)?);
             }
         }
         if new.is_empty() {
@@ -138,17 +203,17 @@ impl Daemon {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let all = self.secrets.all()?;
+        let known = self.secrets.known_to(&doc.id)?;
         let used = names.iter().filter_map(|name| {
-            let kept = all.get(name)?;
+            let kept = known.get(name)?;
             let placeholder = doc.network.placeholders.get(name)?.clone();
             let value = Hidden(kept.value.clone().into());
-            Some(Used { name: name.clone(), placeholder, value })
+            Some(Used { name: name.clone(), placeholder, value, renewal: kept.renewal() })
         });
         Ok(used.collect())
     }
 
-    /// Every secret, without its value.
+    /// Every secret of the user's, without its value.
     pub(crate) fn list_secrets(&self) -> Result<Vec<Secret>, Trouble> {
         let all = self.secrets.all()?;
         Ok(all.iter().map(|(name, kept)| self.show_secret(name, kept)).collect())
@@ -156,20 +221,27 @@ impl Daemon {
 
     fn show_secret(&self, name: &str, kept: &Kept) -> Secret {
         let store = if self.secrets.vault.has_keyring() { "keyring" } else { "file" };
+        let users = self.users_of(&Key::of_user(name));
         Secret {
             name: name.to_owned(),
             hosts: kept.hosts.clone(),
             mode: kept.mode,
             carrier: kept.carrier.clone(),
             variable: kept.variable.clone(),
+            files: kept.files.iter().map(|file| file.name.clone()).collect(),
             set: kept.set.clone(),
+            renewal: kept.renewal_state(),
             store: store.to_owned(),
-            sessions: self.users_of(name).into_iter().map(|session| session.id.clone()).collect(),
+            sessions: users.into_iter().map(|session| session.id.clone()).collect(),
         }
     }
 
-    fn users_of(&self, name: &str) -> Vec<Arc<Session>> {
-        let uses = |session: &Arc<Session>| named(&session.doc()).contains(name);
+    /// Sessions that use what is kept under a key.
+    pub(super) fn users_of(&self, key: &Key) -> Vec<Arc<Session>> {
+        let uses = |session: &Arc<Session>| {
+            named(&session.doc()).contains(key.name())
+                && self.secrets.key_in(&session.id, key.name()).is_ok_and(|used| used == *key)
+        };
         self.all().into_iter().filter(uses).collect()
     }
 
@@ -181,76 +253,138 @@ impl Daemon {
         new: NewSecret,
     ) -> Result<Secret, Trouble> {
         check(name, &new)?;
-        let mut all = self.secrets.all()?;
+        let all = self.secrets.all()?;
         if all.len() >= MAX_SECRETS && !all.contains_key(name) {
             return Err(Trouble::conflict("too-many", format!("there are {MAX_SECRETS} secrets")));
         }
-        let carrier = new.carrier.unwrap_or_else(|| "bearer".to_owned());
-        let data = json!({
-            "name": name, "hosts": new.hosts, "mode": new.mode, "carrier": carrier,
-            "variable": new.variable,
-        });
-        self.book.record("secret.set", None, &data)?;
-        let kept = Kept {
-            value: new.value,
-            hosts: new.hosts,
-            mode: new.mode,
-            carrier,
-            variable: new.variable,
-            set: now(),
-        };
-        all.insert(name.to_owned(), kept.clone());
-        self.secrets.replace(all)?;
+        self.book.record("secret.set", None, &told(name, &new))?;
+        let kept = self.secrets.change(|all| {
+            let kept = Kept::new(new, all.get(name));
+            all.insert(name.to_owned(), kept.clone());
+            Ok(kept)
+        })?;
         self.tell_users(name).await;
         Ok(self.show_secret(name, &kept))
     }
 
     /// Forgets a secret. What sessions reached with it they reach no more.
     pub(crate) async fn remove_secret(self: &Arc<Self>, name: &str) -> Result<(), Trouble> {
-        let mut all = self.secrets.all()?;
-        if all.remove(name).is_none() {
+        if !self.secrets.all()?.contains_key(name) {
             return Err(missing(name));
         }
         self.book.record("secret.removed", None, &json!({ "name": name }))?;
-        self.secrets.replace(all)?;
+        self.secrets.change(|all| all.remove(name).map(drop).ok_or_else(|| missing(name)))?;
         self.tell_users(name).await;
         Ok(())
     }
 
     async fn tell_users(self: &Arc<Self>, name: &str) {
-        for session in self.users_of(name) {
+        for session in self.users_of(&Key::of_user(name)) {
             // One that dies is told when it is started again.
             drop(self.renew_rules(&session).await);
         }
     }
-}
 
-fn check(name: &str, new: &NewSecret) -> Result<(), Trouble> {
-    let refused = |sentence: String| Err(Trouble::refused("bad-secret", sentence));
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
-        return refused(format!(
-            "the name of a secret has at most {MAX_NAME} letters, digits, dots, hyphens and \
-             underscores"
-        ));
+    /// Sends a session's egress process its secrets as they are now.
+    pub(super) async fn tell_secrets(&self, session: &Session) -> Result<(), Trouble> {
+        let _turn = session.turn.lock().await;
+        let Some(line) = session.line() else { return Ok(()) };
+        line.tell(&ToEgress::Secrets(self.secrets_of(&session.doc())?)).await
     }
-    let value = &new.value;
-    if value.is_empty() || value.len() > MAX_VALUE || value.chars().any(char::is_control) {
-        return refused(format!(
-            "a secret is one line of at most {MAX_VALUE} bytes, without control characters"
-        ));
+
+    /// What a session that is not there yet can use.
+    pub(crate) fn known_with(
+        &self,
+        own: &Known,
+        network: Option<&WantedNetwork>,
+    ) -> Result<Known, Trouble> {
+        if network.is_none_or(|network| named_by(network).is_empty()) {
+            return Ok(Known::new());
+        }
+        let mut known = self.secrets.all()?;
+        known.extend(own.iter().map(|(name, kept)| (name.clone(), kept.clone())));
+        Ok(known)
     }
-    if new.hosts.len() > MAX_HOSTS {
-        return refused(format!("a secret has at most {MAX_HOSTS} hosts"));
+
+    /// Keeps the secrets of a session's own, before it is made.
+    pub(crate) fn keep_own(&self, session: &str, own: Known) -> Result<(), Trouble> {
+        if own.is_empty() {
+            return Ok(());
+        }
+        for (name, kept) in &own {
+            let data = json!({
+                "name": name, "hosts": kept.hosts, "mode": kept.mode, "carrier": kept.carrier,
+                "variable": kept.variable,
+            });
+            self.book.record("secret.set", Some(session), &data)?;
+        }
+        self.secrets.change(|all| {
+            let keyed = |(name, kept): (String, Kept)| (Key::of_session(session, &name).0, kept);
+            all.extend(own.into_iter().map(keyed));
+            Ok(())
+        })
     }
-    for host in &new.hosts {
-        super::rules::check_host(host)?;
+
+    /// Forgets the secrets of a session's own.
+    pub(crate) fn forget_own(&self, session: &str) {
+        self.forget_those(|owner| owner == session);
     }
-    if let Some(variable) = &new.variable {
-        let starts = variable.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !starts || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return refused(format!("`{}` is no name of a variable", variable.escape_debug()));
+
+    /// Forgets the secrets of sessions that a daemon which died had not made yet.
+    pub(crate) fn forget_orphans(&self) {
+        self.forget_those(|owner| self.find(owner).is_none());
+    }
+
+    fn forget_those(&self, gone: impl Fn(&str) -> bool) {
+        let is_gone = |key: &String| Key::parts(key).0.is_some_and(&gone);
+        if self.secrets.with(|known| known.keys().any(is_gone)).unwrap_or_default() {
+            let forgotten = self.secrets.change(|all| {
+                all.retain(|key, _| !is_gone(key));
+                Ok(())
+            });
+            // They are sealed, and nothing names them.
+            drop(forgotten);
         }
     }
-    carrier(new.carrier.as_deref().unwrap_or("bearer")).map(drop)
+}
+
+/// Takes the secrets of its own out of what a session is made from: they are in no record of it.
+/// Its network names them.
+pub(crate) fn take_own(new: &mut NewSession) -> Result<Known, Trouble> {
+    let secrets = std::mem::take(&mut new.secrets);
+    if secrets.len() > MAX_OWN {
+        let sentence = format!("a session has at most {MAX_OWN} secrets of its own");
+        return Err(Trouble::conflict("too-many", sentence));
+    }
+    let mut own = Known::new();
+    for SessionSecret { name, placeholder, secret } in secrets {
+        check(&name, &secret)?;
+        if let Some(placeholder) = &placeholder {
+            check_placeholder(placeholder, &secret.value)?;
+        }
+        let network = new.network.get_or_insert_default();
+        if !network.secrets.contains(&name) {
+            network.secrets.push(name.clone());
+        }
+        let kept = Kept { placeholder, ..Kept::new(secret, None) };
+        if own.insert(name.clone(), kept).is_some() {
+            let sentence = format!("the session has two secrets `{}`", name.escape_debug());
+            return Err(Trouble::refused("bad-secret", sentence));
+        }
+    }
+    Ok(own)
+}
+
+/// What is recorded of a secret that is set.
+fn told(name: &str, new: &NewSecret) -> serde_json::Value {
+    let carrier = new.carrier.as_deref().unwrap_or("bearer");
+    let mut data = json!({
+        "name": name, "hosts": new.hosts, "mode": new.mode, "carrier": carrier,
+        "variable": new.variable,
+    });
+    let host = new.renewal.as_ref().and_then(|renewal| token_place(&renewal.token_url));
+    if let (Some(place), Some(data)) = (host, data.as_object_mut()) {
+        data.insert("renewed_by".to_owned(), json!(place.host));
+    }
+    data
 }

@@ -5,11 +5,12 @@
 //! nobody accepts.
 
 use super::line::{self, Line};
-use super::{KeptEgress, Tally, trust};
+use super::{KeptEgress, Tally, parent, trust};
 use crate::book::now;
 use crate::daemon::Daemon;
 use crate::folders;
 use crate::session::Session;
+use crate::settings::Capture;
 use crate::trouble::Trouble;
 use cowork_api::egress::{Begin, FromEgress, Rules, Socket, ToEgress};
 use cowork_api::keeper::{EGRESS_LINE, Reply, Request};
@@ -95,7 +96,7 @@ impl Daemon {
                 rules: rules.clone(),
                 secrets,
                 roots: self.settings.roots.clone(),
-                parent: self.settings.parent.clone(),
+                parent: parent::of(&doc)?.or_else(|| self.settings.parent.clone()),
             };
             line.tell(&ToEgress::Begin(Box::new(begin))).await?;
             let (sockets, all_ports) = self.sockets(session, &rules).await?;
@@ -108,6 +109,7 @@ impl Daemon {
                     egress.all_ports = all_ports;
                 }
             })?;
+            self.write_files(&doc)?;
             self.trust_as_needed(&session.doc(), &rules)
         };
         if let Err(trouble) = begun.await {
@@ -119,6 +121,7 @@ impl Daemon {
         if let Some(old) = old {
             old.close();
         }
+        self.watch_tokens();
         Ok(line)
     }
 
@@ -140,13 +143,15 @@ impl Daemon {
         let mut all = self.make_sockets(session, &base).await?;
         // Who connects is told where the kernel says so; nothing depends on it.
         all.extend(self.make_sockets(session, &[Socket::Diagnostics]).await.unwrap_or_default());
-        match self.make_sockets(session, &[Socket::AllPorts]).await {
-            Ok(every) => {
-                all.extend(every);
-                return Ok((all, true));
+        if self.settings.capture == Capture::EveryPort {
+            match self.make_sockets(session, &[Socket::AllPorts]).await {
+                Ok(every) => {
+                    all.extend(every);
+                    return Ok((all, true));
+                }
+                Err(trouble) if trouble.code == "socket-refused" => {}
+                Err(trouble) => return Err(trouble),
             }
-            Err(trouble) if trouble.code == "socket-refused" => {}
-            Err(trouble) => return Err(trouble),
         }
         let ports = Self::port_sockets(&Matcher::new(rules.clone()))?;
         all.extend(self.make_sockets(session, &ports).await?);
@@ -215,6 +220,7 @@ impl Daemon {
             // Asks that wait came before this answer; what else is pending waits for nothing.
             self.expire_hosts(session, Some(&line))?;
         }
+        self.watch_tokens();
         Ok(())
     }
 
@@ -355,6 +361,9 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                 daemon.host_asked(session, line, &ask);
             }
             FromEgress::Withdraw { ask } => daemon.host_withdrawn(line, ask),
+            FromEgress::Renew { secret, version } if line.begin_renewing() => {
+                daemon.renewal_wanted(session, line, (secret, version));
+            }
             FromEgress::WantInward if line.begin_fetching() => {
                 let (daemon, session) = (Arc::clone(daemon), Arc::clone(session));
                 let line = Arc::clone(line);

@@ -56,7 +56,7 @@ impl Daemon {
                  take their place on the way to their hosts; elsewhere they are worth nothing. Use \
                  them as they are:\n\n",
             );
-            let known = self.secrets.all().unwrap_or_default();
+            let known = self.secrets.known_to(&doc.id).unwrap_or_default();
             for (name, placeholder) in &doc.network.placeholders {
                 let variable = known.get(name).and_then(|kept| kept.variable.clone());
                 let told = match variable {

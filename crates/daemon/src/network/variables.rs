@@ -5,6 +5,7 @@ use crate::daemon::Daemon;
 use crate::session::Session;
 use crate::trouble::Trouble;
 use cowork_api::egress::HTTP_PROXY_PORT;
+use cowork_policy::plan::ABOUT;
 
 /// Hosts that are reached without the proxy: those in the session itself.
 const INSIDE: &str = "localhost,127.0.0.1,::1,.localhost";
@@ -27,6 +28,16 @@ const BUNDLES: [&str; 12] = [
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 ];
 
+/// How git is told to look into its file of credentials, and to change nothing in it.
+const GIT_HELPER: [(&str, &str); 3] = [
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "credential.helper"),
+    (
+        "GIT_CONFIG_VALUE_0",
+        "!f() { test \"$1\" = get && git credential-store --file ~/.git-credentials get; }; f",
+    ),
+];
+
 /// Variables of a command: names and values.
 pub(crate) type Variables = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -44,14 +55,23 @@ impl Daemon {
             variables.push((name.to_owned(), INSIDE.to_owned()));
         }
         if super::rules::inspects(&self.rules_of(&doc)?) {
-            variables.extend(BUNDLES.iter().map(|name| ((*name).to_owned(), BUNDLE.to_owned())));
+            // What the host trusts stays as it is where the host's files are shown.
+            let bundle = match doc.spec.view {
+                None => BUNDLE.to_owned(),
+                Some(_) => format!("{}/mnt/{ABOUT}/certs/ca-certificates.crt", doc.folder()),
+            };
+            variables.extend(BUNDLES.iter().map(|name| ((*name).to_owned(), bundle.clone())));
         }
         if !doc.network.placeholders.is_empty() {
-            let secrets = self.secrets.all()?;
+            let secrets = self.secrets.known_to(&doc.id)?;
             for (name, placeholder) in &doc.network.placeholders {
                 if let Some(variable) = secrets.get(name).and_then(|kept| kept.variable.clone()) {
                     variables.push((variable, placeholder.clone()));
                 }
+            }
+            if self.file_names(&doc)?.contains(super::files::GIT) {
+                let settings = GIT_HELPER.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                variables.extend(settings);
             }
         }
         Ok(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())

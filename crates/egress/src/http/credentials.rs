@@ -17,6 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cowork_api::egress::{Carrier, Credential, CredentialMode, Rule, Secret};
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, TRAILER};
+use http::request::Parts;
 
 /// How names of headers end that carry credentials, as far as they are known.
 const CARRIERS: [&str; 5] = ["authorization", "apikey", "accesstoken", "authtoken", "cookie"];
@@ -144,7 +145,28 @@ fn text(secret: &Secret) -> Result<&str, Refusal> {
         })
 }
 
+/// The secret that the head of a request gets, if it gets one.
+pub(super) fn uses<'s>(
+    draft: &Draft,
+    rule: Option<&Rule>,
+    secrets: &'s [Secret],
+) -> Option<&'s Secret> {
+    let credential = rule.and_then(|rule| rule.credential.as_ref())?;
+    let secret = secrets.iter().find(|secret| secret.name == credential.secret)?;
+    let used = credential.mode != CredentialMode::Swap || draft.has(&secret.placeholder);
+    used.then_some(secret)
+}
+
 impl Draft {
+    /// What is in the head of a request, which loses its headers to it.
+    pub(super) fn of(parts: &mut Parts) -> Self {
+        Self {
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().map(str::to_owned),
+            headers: std::mem::take(&mut parts.headers),
+        }
+    }
+
     /// Whether a text is somewhere in it, also inside what Basic authentication encodes.
     fn has(&self, text: &str) -> bool {
         let inside = |value: &HeaderValue| {
@@ -306,6 +328,13 @@ impl Hand<'_> {
         mode: CredentialMode,
     ) -> Result<Option<(Signature, Secret)>, Refusal> {
         let Some(signature) = Signature::of(&draft.headers) else {
+            let id = draft.query.as_deref().and_then(Signature::in_query);
+            let own = Key::parse(&self.secret.placeholder).map(|key| key.id);
+            if id.is_some() && id == own {
+                let sentence = "a signature in the query cannot be made anew";
+                let hint = "send the request with its signature in a header";
+                return Err(refusal("unsigned-request", sentence, hint));
+            }
             if mode == CredentialMode::Swap {
                 return Ok(None);
             }

@@ -1,7 +1,7 @@
 //! What a request asks for: which host, which path. And how it is written for the host.
 
 use super::body::Body;
-use super::credentials::Channel;
+use super::credentials::{Channel, Draft};
 use super::headers;
 use super::refuse::refusal;
 use super::target::ambiguous;
@@ -139,8 +139,15 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Takes over a draft that has its secrets.
+    pub(super) fn fill(&mut self, draft: Draft) -> Result<(), Refusal> {
+        let Draft { headers, path, query } = draft;
+        self.parts.headers = headers;
+        self.set_path(&path, query.as_deref())
+    }
+
     /// Sets the path and the query.
-    pub(super) fn set_path(&mut self, path: &str, query: Option<&str>) -> Result<(), Refusal> {
+    fn set_path(&mut self, path: &str, query: Option<&str>) -> Result<(), Refusal> {
         let text = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let uri = text.parse::<Uri>().map_err(|_cause| {
             refusal(

@@ -6,6 +6,7 @@ use super::decode::{Coding, Decoder, coding};
 use super::draft::{Outgoing, Wanted, describe, read};
 use super::headers;
 use super::refuse::{answer, refusal};
+use super::resend::{Resend, in_time, not_renewed};
 use super::scrub::Scrub;
 use super::serve::{Early, Line};
 use super::sigv4::{Key as AwsKey, MAX_HASHED, Signature, Signed};
@@ -14,7 +15,7 @@ use super::upstream::{Key, Unsent, Upstream, broken, connect};
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use bytes::Bytes;
-use cowork_api::egress::What;
+use cowork_api::egress::{NotRenewed, What};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HOST, HeaderValue};
 use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
@@ -84,6 +85,8 @@ struct Ready {
     account: Arc<Account>,
     outgoing: Outgoing,
     applied: Applied,
+    /// The request once more, if its secret is one that is renewed.
+    resend: Option<Resend>,
 }
 
 /// The decision about a request, which is recorded once it is known where secrets went.
@@ -125,11 +128,7 @@ async fn decide(
     if let Ok(host) = HeaderValue::from_str(&wanted.authority) {
         parts.headers.insert(HOST, host);
     }
-    let mut draft = Draft {
-        path: parts.uri.path().to_owned(),
-        query: parts.uri.query().map(str::to_owned),
-        headers: std::mem::take(&mut parts.headers),
-    };
+    let mut draft = Draft::of(&mut parts);
     let line_length = draft.path.len() + draft.query.as_ref().map_or(0, String::len);
     let weight = headers::weight(&draft.headers) + u64::try_from(line_length).unwrap_or(u64::MAX);
     let target = &wanted.target;
@@ -152,21 +151,21 @@ async fn decide(
         headers::refuse_overrides(&draft.headers).map_err(more)?;
     }
     line.house.quotas.request(rule).map_err(more)?;
+    in_time(&line.house, &draft, rule, line.channel).await.map_err(more)?;
+    let resend = Resend::of(&line.house, &draft, rule, &parts);
     let secrets = office.secrets();
     let applied = credentials::apply(&mut draft, rule, &secrets, line.channel).map_err(more)?;
     line.house.quotas.upload(rule, weight).map_err(more)?;
-    let Draft { headers, path, query } = draft;
-    parts.headers = headers;
     let mut outgoing =
         Outgoing { parts, authority: wanted.authority.clone(), channel: line.channel, upgrade };
-    outgoing.set_path(&path, query.as_deref()).map_err(more)?;
+    outgoing.fill(draft).map_err(more)?;
     let credentials = applied.used.clone();
     let what = What::Decided { target: target.clone(), decision: allowed.decision(), credentials };
     let house = Arc::clone(&line.house);
     let verdict = Some(Verdict { house, flow: line.flow.number, number, what: Some(what) });
     let account = Account::new(&line.house, &line.flow, number, target, allowed.rule().cloned());
     account.counted(weight);
-    Ok(Ready { allowed, verdict, account, outgoing, applied })
+    Ok(Ready { allowed, verdict, account, outgoing, applied, resend })
 }
 
 /// Tells of a path that no rule about paths allows because programs do not agree about it.
@@ -202,11 +201,50 @@ impl Ready {
         }
     }
 
-    /// Sends the request; tries again where a connection that was kept turns out to be closed.
+    /// Sends the request; once more if its host refuses its secret and there is another value.
     async fn send(&mut self, line: &Line, body: Incoming) -> Result<Response<Incoming>, Refusal> {
         let body = self.body(body).await;
         self.verdict = None;
-        let mut body = body?;
+        let response = self.deliver(line, body?).await?;
+        match self.resend.take() {
+            Some(resend) if response.status() == StatusCode::UNAUTHORIZED => {
+                self.send_again(line, resend, response).await
+            }
+            _ => Ok(response),
+        }
+    }
+
+    async fn send_again(
+        &mut self,
+        line: &Line,
+        resend: Resend,
+        response: Response<Incoming>,
+    ) -> Result<Response<Incoming>, Refusal> {
+        if !resend.is_whole() {
+            // The client tries again itself, and finds another value.
+            let house = Arc::clone(&line.house);
+            drop(tokio::spawn(
+                async move { house.office.renew(&resend.secret, resend.version).await },
+            ));
+            return Ok(response);
+        }
+        match line.house.office.renew(&resend.secret, resend.version).await {
+            Err(NotRenewed::IsNew) => Ok(response),
+            Err(NotRenewed::Failed { sentence }) => Err(not_renewed(&resend.secret, &sentence)),
+            Ok(()) => {
+                drop(response);
+                let rule = self.allowed.rule().map(AsRef::as_ref);
+                let (applied, bytes) = resend.again(&line.house, rule, &mut self.outgoing)?;
+                self.applied = applied;
+                let body = self.swapped(bytes);
+                self.deliver(line, body).await
+            }
+        }
+    }
+
+    /// Sends what is written; tries again where a connection that was kept turns out to be closed.
+    async fn deliver(&mut self, line: &Line, body: Body) -> Result<Response<Incoming>, Refusal> {
+        let mut body = body;
         let offer = line.offer;
         let key = Key::new(&self.allowed, line.channel, offer);
         for _ in 0..TRIES {
@@ -280,19 +318,39 @@ impl Ready {
         if let Some((signature, secret)) = self.applied.sign.take() {
             return self.sign(body, signature, &secret.value.0).await;
         }
-        let plain = !self.outgoing.parts.headers.contains_key(CONTENT_ENCODING);
-        let small = length.is_some_and(|length| (1..=MAX_SWAPPED).contains(&length));
-        if let Some(mut swap) = self.applied.body.take().filter(|_| plain && small) {
-            let bytes = self.gather(body, MAX_SWAPPED).await?;
-            let swapped = swap.whole(&bytes).unwrap_or(bytes);
-            if let Some(verdict) = &mut self.verdict {
-                swap.found().for_each(|name| verdict.add(name));
+        let room = self.resend.as_ref().and_then(|_| Resend::room_for(&self.account.house, &body));
+        if let Some(room) = room {
+            let bytes = self.gather(body, length.unwrap_or_default()).await?;
+            if let Some(resend) = &mut self.resend {
+                resend.keep(bytes.clone(), room);
             }
-            let length = HeaderValue::from(swapped.len());
-            self.outgoing.parts.headers.insert(CONTENT_LENGTH, length);
-            return Ok(full(swapped));
+            return Ok(self.swapped(bytes));
+        }
+        let small = length.is_some_and(|length| (1..=MAX_SWAPPED).contains(&length));
+        if small && self.applied.body.is_some() && self.is_plain() {
+            let bytes = self.gather(body, MAX_SWAPPED).await?;
+            return Ok(self.swapped(bytes));
         }
         Ok(Up::new(body, &self.account, self.applied.trailers).boxed_unsync())
+    }
+
+    /// Whether the body is not compressed.
+    fn is_plain(&self) -> bool {
+        !self.outgoing.parts.headers.contains_key(CONTENT_ENCODING)
+    }
+
+    /// A body that was gathered, with its secrets where they belong there.
+    fn swapped(&mut self, bytes: Bytes) -> Body {
+        let small = u64::try_from(bytes.len()).is_ok_and(|size| (1..=MAX_SWAPPED).contains(&size));
+        let swap = self.applied.body.take().filter(|_| small && self.is_plain());
+        let Some(mut swap) = swap else { return full(bytes) };
+        let swapped = swap.whole(&bytes).unwrap_or(bytes);
+        if let Some(verdict) = &mut self.verdict {
+            swap.found().for_each(|name| verdict.add(name));
+        }
+        let length = HeaderValue::from(swapped.len());
+        self.outgoing.parts.headers.insert(CONTENT_LENGTH, length);
+        full(swapped)
     }
 
     async fn sign(

@@ -105,14 +105,14 @@ fn lower_escapes(escaped: &str) -> String {
 mod tests {
     use super::*;
     use base64::engine::general_purpose::URL_SAFE;
-    use cowork_api::egress::{CredentialMode, Hidden};
+    use cowork_api::egress::{CredentialMode, Hidden, Renewal};
 
     const VALUE: &str = "real>?/0123456789abcd~";
     const PLACEHOLDER: &str = "fake>?/0123456789abcd~";
 
     fn secret(name: &str, value: &str, placeholder: &str) -> Secret {
         let (name, placeholder) = (name.to_owned(), placeholder.to_owned());
-        Secret { name, placeholder, value: Hidden(value.into()) }
+        Secret { name, placeholder, value: Hidden(value.into()), renewal: Renewal::Never }
     }
 
     fn clean(text: &str, secrets: &[Secret]) -> String {

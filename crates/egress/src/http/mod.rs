@@ -20,7 +20,9 @@ mod draft;
 mod exchange;
 mod forms;
 mod headers;
+mod post;
 mod refuse;
+mod resend;
 mod scrub;
 mod serve;
 mod sigv4;
@@ -44,6 +46,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use upstream::{Offer, Pool};
 
+pub(crate) use post::post;
+
 /// What interception keeps for a session.
 #[derive(Debug)]
 pub struct Interceptor {
@@ -53,6 +57,8 @@ pub struct Interceptor {
     pool: Pool,
     /// For connections of the session, at a time.
     room: Arc<Semaphore>,
+    /// For bodies that are kept to be sent once more, in KiB.
+    spare: Arc<Semaphore>,
 }
 
 impl Interceptor {
@@ -82,6 +88,7 @@ impl Interceptor {
             two: offering(&[b"h2", b"http/1.1"]),
             pool: Pool::default(),
             room: Arc::new(Semaphore::new(serve::MAX_CONNECTIONS)),
+            spare: Arc::new(Semaphore::new(resend::MAX_SPARE)),
         })
     }
 

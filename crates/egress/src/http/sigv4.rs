@@ -3,7 +3,8 @@
 //! The session signs with what stands for the real key; what it names in its signature (the scope,
 //! the headers that are signed, the hash of the body) is kept, and signed with the real key.
 //!
-//! Deliberately absent: bodies that are signed piece by piece, and signatures in the query.
+//! Deliberately absent: bodies that are signed piece by piece, and signatures in the query. Both are
+//! refused; bodies that come in pieces without signatures of their own pass.
 
 use super::escape;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -13,6 +14,10 @@ const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const CONTENT: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// Says that the body comes in pieces, and that none of them is signed.
+const UNSIGNED_PIECES: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+/// The parameter of a query that says whose key a signature there was made with.
+const IN_QUERY: &str = "x-amz-credential";
 
 /// Most bytes of a body that is hashed here, because the request does not say its hash.
 pub(super) const MAX_HASHED: u64 = 1024 * 1024;
@@ -84,6 +89,14 @@ impl Signature {
         Some(Self { id: id.to_owned(), scope: scope.to_owned(), signed })
     }
 
+    /// Whose key a signature in the query was made with, if there is one.
+    pub(super) fn in_query(query: &str) -> Option<&str> {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let mut found = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(IN_QUERY));
+        let (_, value) = found.next()?;
+        value.split(['/', '%']).next()
+    }
+
     /// Whether the body has to be read: the request does not say its hash.
     pub(super) fn wants_body(headers: &HeaderMap) -> bool {
         !headers.contains_key(CONTENT)
@@ -97,7 +110,7 @@ impl Signature {
         key: Key<'_>,
     ) -> Result<(), &'static str> {
         let payload = match headers.get(CONTENT).map(HeaderValue::to_str) {
-            Some(Ok(said)) if said.starts_with("STREAMING-") => {
+            Some(Ok(said)) if said.starts_with("STREAMING-") && said != UNSIGNED_PIECES => {
                 return Err("its body is signed piece by piece");
             }
             Some(Ok(said)) => said.to_owned(),

@@ -12,7 +12,11 @@ mod capture;
 #[cfg(test)]
 mod confinement;
 #[cfg(test)]
+mod crowds;
+#[cfg(test)]
 mod dns;
+#[cfg(test)]
+mod errands;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -25,3 +29,5 @@ mod published;
 mod record;
 #[cfg(test)]
 mod session;
+#[cfg(test)]
+mod tls;

@@ -3,12 +3,12 @@
 use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cowork_api::egress::Via;
+use cowork_api::egress::{NotRenewed, Via};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
-use server::flowing;
+use server::{FRESH, flowing};
 
 fn swap(port: u16) -> Rule {
     with_secret(port, CredentialMode::Swap, Carrier::Bearer)
@@ -345,29 +345,178 @@ async fn the_record_names_the_secret_the_secret_and_not_its_value() {
     assert!(!format!("{records:?}").contains(VALUE));
 }
 
-#[tokio::test]
-async fn requests_to_aws_are_signed_anew() {
+/// A host that requests are signed anew for.
+async fn aws(mode: CredentialMode) -> Bench {
     let server = Server::start(Speaks::Two).await;
-    let rule = with_secret(server.port, CredentialMode::Pin, Carrier::AwsSignature);
+    let rule = with_secret(server.port, mode, Carrier::AwsSignature);
     let rules = Rules { generation: 1, rules: vec![rule], ..Rules::default() };
     let key = Secret {
         name: "key".into(),
         placeholder: "AKIAPLACEHOLDER:placeholderplaceholder".into(),
         value: Hidden(b"AKIDEXAMPLE:wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".to_vec()),
+        renewal: Renewal::Never,
     };
     let roots = vec![server.root.clone()];
     let begin = Begin { session: "test".into(), rules, secrets: vec![key], roots, parent: None };
-    let bench = Bench::with(begin, server).await;
-    let signed = |id: &str| {
-        format!(
-            "X-Amz-Date: 20150830T123600Z\r\nAuthorization: AWS4-HMAC-SHA256 \
-             Credential={id}/20150830/us-east-1/service/aws4_request, \
-             SignedHeaders=x-amz-date, Signature=00\r\n"
-        )
-    };
+    Bench::with(begin, server).await
+}
+
+fn signed(id: &str) -> String {
+    format!(
+        "X-Amz-Date: 20150830T123600Z\r\nAuthorization: AWS4-HMAC-SHA256 \
+         Credential={id}/20150830/us-east-1/service/aws4_request, \
+         SignedHeaders=x-amz-date, Signature=00\r\n"
+    )
+}
+
+#[tokio::test]
+async fn requests_to_aws_are_signed_anew() {
+    let bench = aws(CredentialMode::Pin).await;
     let answer = bench.get("/", &signed("AKIAPLACEHOLDER")).await;
     assert!(answer.contains("Credential=AKIDEXAMPLE/20150830/us-east-1/service/"), "{answer}");
     assert!(!answer.contains("Signature=00\n"), "{answer}");
     assert_eq!(code(&bench.get("/", &signed("AKIAOTHER")).await), "foreign-credential");
     assert_eq!(code(&bench.get("/", "").await), "unsigned-request");
+}
+
+#[tokio::test]
+async fn bodies_in_pieces_are_signed_anew_only_if_their_pieces_are_not_signed() {
+    let bench = aws(CredentialMode::Swap).await;
+    let with =
+        |hash: &str| format!("X-Amz-Content-Sha256: {hash}\r\n{}", signed("AKIAPLACEHOLDER"));
+    let pieces = with("STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
+    let answer = bench.get("/", &pieces).await;
+    assert_eq!(code(&answer), "unsigned-request", "{answer}");
+    assert!(answer.contains("piece by piece"), "{answer}");
+    let trailer = with("STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER");
+    assert_eq!(code(&bench.get("/", &trailer).await), "unsigned-request");
+    let answer = bench.get("/", &with("STREAMING-UNSIGNED-PAYLOAD-TRAILER")).await;
+    assert!(answer.contains("Credential=AKIDEXAMPLE/"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_signature_in_the_query_is_refused() {
+    let query = |id: &str| {
+        format!(
+            "/?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={id}%2F20150830%2Fus-east-1%2Fs3\
+             %2Faws4_request&X-Amz-Date=20150830T123600Z&X-Amz-Signature=00"
+        )
+    };
+    for mode in [CredentialMode::Swap, CredentialMode::Inject] {
+        let bench = aws(mode).await;
+        let answer = bench.get(&query("AKIAPLACEHOLDER"), "").await;
+        assert_eq!(code(&answer), "unsigned-request", "{answer}");
+        assert!(answer.contains("in the query"), "{answer}");
+    }
+    // One that somebody else made is theirs, unless no other credential may pass.
+    let bench = aws(CredentialMode::Swap).await;
+    assert!(bench.get(&query("AKIAOTHER"), "").await.starts_with("HTTP/1.1 200"));
+    let bench = aws(CredentialMode::Pin).await;
+    assert_eq!(code(&bench.get(&query("AKIAOTHER"), "").await), "foreign-credential");
+}
+
+/// A token that is renewed, in its first version.
+fn token(version: u64, value: &str, expires: Option<u64>) -> Secret {
+    let renewal = Renewal::OnDemand { version, expires };
+    Secret { value: Hidden(value.into()), renewal, ..secret() }
+}
+
+/// Answers the next wish for another value like the daemon does.
+fn renewing(
+    bench: &Bench,
+    answer: Result<&'static str, NotRenewed>,
+) -> tokio::task::JoinHandle<u32> {
+    let house = Arc::clone(&bench.house);
+    tokio::spawn(async move {
+        let mut wishes = 0;
+        loop {
+            let news = tokio::time::timeout(Duration::from_secs(2), house.office.news());
+            let Ok(news) = news.await else { return wishes };
+            let FromEgress::Renew { secret, version } = news else { continue };
+            wishes += 1;
+            match &answer {
+                Ok(value) => house.office.set_secrets(vec![token(version + 1, value, None)]),
+                Err(why) => house.office.not_renewed(&secret, version, why),
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_token_that_has_expired_is_renewed_before_it_is_sent() {
+    let bench = Bench::new(Speaks::Two, swap).await;
+    bench.house.office.set_secrets(vec![token(1, "old-token-0123456789", Some(1))]);
+    let renewing = renewing(&bench, Ok(FRESH));
+    let bearer = format!("Authorization: Bearer {PLACEHOLDER}\r\n");
+    let (one, two) = tokio::join!(bench.get("/fresh", &bearer), bench.get("/fresh", &bearer));
+    for answer in [one, two] {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(!answer.contains("token-0123456789"), "{answer}");
+    }
+    // Whoever brings no credential waits for none.
+    assert!(bench.get("/", "").await.starts_with("HTTP/1.1 200"));
+    assert_eq!(renewing.await.unwrap(), 1, "asked for once");
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_renewed_is_told() {
+    let bench = Bench::new(Speaks::Two, swap).await;
+    bench.house.office.set_secrets(vec![token(1, "old-token-0123456789", Some(1))]);
+    let why = NotRenewed::Failed { sentence: "its issuer refuses".into() };
+    let renewing = renewing(&bench, Err(why));
+    let bearer = format!("Authorization: Bearer {PLACEHOLDER}\r\n");
+    let answer = bench.get("/", &bearer).await;
+    assert_eq!(code(&answer), "credential-expired", "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 403") && answer.contains("its issuer refuses"),
+        "{answer}"
+    );
+    assert_eq!(renewing.await.unwrap(), 1);
+}
+
+/// A request with a body to the host that takes only the fresh token.
+async fn post(bench: &Bench, body: &str) -> String {
+    let port = bench.server.port;
+    let head = format!(
+        "POST /fresh HTTP/1.1\r\nHost: host.cowork.internal:{port}\r\nConnection: close\r\n\
+         Authorization: Bearer {PLACEHOLDER}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    bench.say(&format!("{head}{body}")).await
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_renewed_and_the_request_sent_again() {
+    let bench = Bench::new(Speaks::One, swap).await;
+    bench.house.office.set_secrets(vec![token(1, "old-token-0123456789", None)]);
+    let renewing = renewing(&bench, Ok(FRESH));
+    let answer = post(&bench, "the body").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("the body") && !answer.contains(FRESH), "{answer}");
+    assert_eq!(bench.server.requests(), 2);
+    assert_eq!(renewing.await.unwrap(), 1);
+    // From then on it is sent at once.
+    assert!(post(&bench, "more").await.starts_with("HTTP/1.1 200"));
+    assert_eq!(bench.server.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_new_token_that_is_refused_is_the_host_s_answer() {
+    let bench = Bench::new(Speaks::One, swap).await;
+    bench.house.office.set_secrets(vec![token(1, "old-token-0123456789", None)]);
+    let renewing = renewing(&bench, Err(NotRenewed::IsNew));
+    let answer = post(&bench, "the body").await;
+    assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("expired"), "{answer}");
+    assert_eq!(renewing.await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_not_kept() {
+    let bench = Bench::new(Speaks::One, swap).await;
+    bench.house.office.set_secrets(vec![token(1, "old-token-0123456789", None)]);
+    let renewing = renewing(&bench, Ok(FRESH));
+    let answer = post(&bench, &"x".repeat(5 * 1024 * 1024)).await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{}", answer.chars().take(200).collect::<String>());
+    assert_eq!(renewing.await.unwrap(), 1, "the next one finds another value");
+    assert!(post(&bench, "again").await.starts_with("HTTP/1.1 200"));
 }

@@ -14,7 +14,7 @@ use crate::prefixed::Prefixed;
 use bytes::Bytes;
 use cowork_api::egress::{
     Action, Begin, Carrier, Credential, CredentialMode, FromEgress, Hidden, Host, Ports, Quota,
-    Rule, Rules, Secret, Target, Tls, What,
+    Renewal, Rule, Rules, Secret, Target, Tls, What,
 };
 use cowork_policy::egress::{Outcome, Place};
 use http_body_util::Full;
@@ -62,6 +62,7 @@ fn secret() -> Secret {
         name: "key".into(),
         placeholder: PLACEHOLDER.into(),
         value: Hidden(VALUE.as_bytes().to_vec()),
+        renewal: Renewal::Never,
     }
 }
 

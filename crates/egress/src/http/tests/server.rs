@@ -194,6 +194,12 @@ impl Server {
             "/gzip" => gzip(&request),
             "/hops" => hops(),
             "/last" => last(),
+            "/fresh" if credential(&request) != FRESH => {
+                drop(sink(request.into_body()).await);
+                let mut answer = text("expired");
+                *answer.status_mut() = StatusCode::UNAUTHORIZED;
+                answer
+            }
             _ => echo(request).await,
         }
     }
@@ -298,6 +304,9 @@ fn socket(mut request: Request<Incoming>) -> Answer {
     response.headers_mut().insert(UPGRADE, protocol);
     response
 }
+
+/// The only token that `/fresh` takes.
+pub(super) const FRESH: &str = "new-token-0123456789";
 
 /// The credential that came, bare.
 fn credential(request: &Request<Incoming>) -> String {
