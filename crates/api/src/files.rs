@@ -135,6 +135,8 @@ pub struct BrokeredFolder {
     pub name: String,
     /// Where it lies on the host.
     pub path: Text,
+    /// Where it is in the session.
+    pub at: Text,
     /// Which folder it is.
     pub folder: plan::Identity,
     /// The path of the folder from the root of the mount that the handle is on, without a slash at

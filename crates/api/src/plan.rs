@@ -30,6 +30,68 @@ pub struct SessionPlan {
     pub floor: Vec<Layer>,
     /// Which calls the broker decides.
     pub door: Door,
+    /// What it sees of the host's files beside all that.
+    pub view: View,
+}
+
+/// What a session sees of the host's files beside what its steps and grants name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum View {
+    /// Nothing.
+    #[default]
+    Own,
+    /// The host's own tree of files, read-only at its own paths, but for some places.
+    Host(HostView),
+}
+
+/// The host's tree of files as a session sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostView {
+    /// Files and folders at the top of the host's tree that are seen, with everything below them. The
+    /// steps of the root make their mount points.
+    pub trees: Vec<Text>,
+    /// Where it is different. Each path is there once, and comes after those that it lies below.
+    pub places: Vec<Place>,
+}
+
+/// A path of the host's tree, in the session as on the host, at which there is something else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The path, free of symbolic links.
+    pub path: Text,
+    /// What is there, and below.
+    pub shows: Shows,
+}
+
+/// What a session sees at a place of the host's tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Shows {
+    /// Nothing: an empty folder or file, by whatever mount of the host it could be reached. What is
+    /// not there stays away.
+    Nothing,
+    /// A file with these contents, read-only; also by other mounts. What is not there stays away.
+    Contents(Vec<u8>),
+    /// A private folder in the session's memory.
+    Scratch,
+    /// What is there on the host, read-only.
+    Read(Identity),
+    /// What is there on the host, writable without a record.
+    Direct(Identity),
+    /// The folder that is there on the host, changed by way of the broker.
+    Write(Box<Writable>),
+}
+
+/// A folder of the host's tree that is changed by way of the broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writable {
+    /// A name for it among the session's folders.
+    pub name: String,
+    /// The folder that was meant.
+    pub folder: Identity,
+    /// Where its changes are recorded; nothing is, and nothing can be undone, without it.
+    pub store: Option<files::Kept>,
+    /// What is allowed.
+    pub rules: files::Rules,
 }
 
 /// Which calls of a session its broker decides.

@@ -6,7 +6,7 @@
 //! writing cuts it there.
 
 use crate::record::{Entry, Record};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -20,6 +20,8 @@ const HEADER: [u8; 16] = *b"cowork journal\0\x01";
 const LARGEST: usize = 16 << 20;
 /// So many bytes of records are gathered before they are written, where several are.
 const GATHERED: usize = 256 << 10;
+/// So much of a log is read at once.
+const BUFFER: usize = 256 << 10;
 
 /// What a log says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,13 +44,36 @@ pub fn read(store: BorrowedFd<'_>) -> Result<Log, Errno> {
 
 /// Reads the log of a store record by record.
 pub fn entries(store: BorrowedFd<'_>) -> Result<Entries, Errno> {
+    Entries::new(open(store)?)
+}
+
+/// How far a log was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The first byte after the last whole record.
+    end: u64,
+    /// The number of that record.
+    last: u64,
+}
+
+/// Reads a log on from where it was read to.
+pub(crate) fn entries_after(store: BorrowedFd<'_>, mark: Mark) -> Result<Entries, Errno> {
+    if mark.end == 0 {
+        return entries(store);
+    }
+    let Some(file) = open(store)? else { return Err(Errno::BADMSG) };
+    rustix::fs::seek(&file, SeekFrom::Start(mark.end))?;
+    let file = Some(BufReader::with_capacity(BUFFER, file));
+    Ok(Entries { file, end: mark.end, torn: false, last: mark.last, frame: Vec::new() })
+}
+
+fn open(store: BorrowedFd<'_>) -> Result<Option<File>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = match rustix::fs::openat(store, NAME, flags, Mode::empty()) {
-        Ok(file) => Some(File::from(file)),
-        Err(Errno::NOENT) => None,
-        Err(error) => return Err(error),
-    };
-    Entries::new(file)
+    match rustix::fs::openat(store, NAME, flags, Mode::empty()) {
+        Ok(file) => Ok(Some(File::from(file))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The records of a log, up to the last whole one.
@@ -63,7 +88,7 @@ pub struct Entries {
 
 impl Entries {
     fn new(file: Option<File>) -> Result<Self, Errno> {
-        let file = file.map(|file| BufReader::with_capacity(64 << 10, file));
+        let file = file.map(|file| BufReader::with_capacity(BUFFER, file));
         let mut entries = Self { file, end: 0, torn: false, last: 0, frame: Vec::new() };
         let Some(file) = &mut entries.file else { return Ok(entries) };
         let mut header = [0; HEADER.len()];
@@ -85,6 +110,11 @@ impl Entries {
     /// The first byte after the last whole record that was read.
     pub fn end(&self) -> u64 {
         self.end
+    }
+
+    /// How far the log was read.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { end: self.end, last: self.last }
     }
 
     /// Whether something follows the last record that is no whole one. Known at the end.
@@ -194,7 +224,7 @@ enum Sync {
 impl Writer {
     /// Opens the log of a store after its records were read: cuts off what follows the last whole
     /// one.
-    pub(crate) fn open(store: BorrowedFd<'_>, read: &Entries) -> Result<Self, Errno> {
+    pub(crate) fn open(store: BorrowedFd<'_>, read: Mark) -> Result<Self, Errno> {
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE

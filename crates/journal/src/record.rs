@@ -28,7 +28,37 @@ pub struct At {
     /// The number that [`Record::Folder`] gives the folder.
     pub folder: u32,
     /// The path below it, free of links and of `.` and `..`; empty for the folder itself.
+    #[serde(with = "bytes")]
     pub path: Text,
+}
+
+/// Bytes, written at once and not one by one; what is in the log is the same.
+mod bytes {
+    use serde::de::{Deserializer, Error, Visitor};
+    use serde::ser::Serializer;
+    use std::fmt::Formatter;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        from.deserialize_bytes(Bytes)
+    }
+
+    struct Bytes;
+
+    impl Visitor<'_> for Bytes {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, to: &mut Formatter<'_>) -> std::fmt::Result {
+            to.write_str("bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            Ok(bytes.to_vec())
+        }
+    }
 }
 
 /// What is about to happen, or has happened.

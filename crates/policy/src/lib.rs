@@ -18,6 +18,7 @@ mod path;
 pub mod places;
 pub mod plan;
 pub mod seccomp;
+pub mod view;
 
 pub use grant::{Access, AccessError, GrantName, GrantNameError, GrantSpec, GrantSpecError};
 pub use limits::{

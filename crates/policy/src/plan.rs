@@ -175,6 +175,7 @@ pub fn compile(request: &SessionRequest, host: &HostSystem) -> wire::SessionPlan
         limits: limits(request),
         floor: floor(request.profile),
         door: door(request),
+        view: wire::View::Own,
     }
 }
 

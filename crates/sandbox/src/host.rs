@@ -1,7 +1,8 @@
 //! What the host is like, as far as a plan needs to know.
 
 use cowork_policy::plan::{ETC, HostSystem, TOP, TopEntry};
-use cowork_policy::{Bytes, HostSize};
+use cowork_policy::view::{Entry, HostTop};
+use cowork_policy::{Bytes, HostPath, HostSize};
 use rustix::process::{Resource, getrlimit};
 use std::os::unix::ffi::OsStrExt;
 
@@ -35,6 +36,30 @@ pub fn system() -> HostSystem {
         }
     }
     found
+}
+
+/// Looks at the top of the host's tree of files, for a session that sees it.
+pub fn top() -> HostTop {
+    let entries = std::fs::read_dir("/").into_iter().flatten().flatten();
+    let entries = entries.filter_map(|found| {
+        let kind = found.file_type().ok()?;
+        let entry = if kind.is_dir() {
+            Entry::Folder
+        } else if kind.is_file() {
+            Entry::File
+        } else if kind.is_symlink() {
+            Entry::Link(std::fs::read_link(found.path()).ok()?.as_os_str().as_bytes().into())
+        } else {
+            return None;
+        };
+        Some((found.file_name().as_bytes().to_vec(), entry))
+    });
+    let mut entries: Vec<_> = entries.collect();
+    // The same tree makes the same plan.
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    #[expect(clippy::disallowed_methods, reason = "files of the system, which nobody else changes")]
+    let real = |path| std::fs::canonicalize(path).ok().and_then(|path| HostPath::new(path).ok());
+    HostTop { entries, resolver: real("/etc/resolv.conf"), hosts: real("/etc/hosts") }
 }
 
 /// How large the host is, for the defaults of limits.

@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "this crate is where the system calls are")]
 
+pub mod files;
 pub mod identity;
 pub mod keyring;
 pub mod memory;

@@ -56,6 +56,18 @@ fn set_filter(program: &[Instruction], flags: libc::c_ulong) -> Result<libc::c_l
     check(result)
 }
 
+/// Whether a call that the listener has received can be made to wait through signals
+/// ([`Waiting::Killable`]).
+pub fn knows_killable_waiting() -> bool {
+    let flags =
+        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let none = std::ptr::null::<libc::sock_fprog>();
+    // SAFETY: the kernel looks at the flags first, and then finds that there is no filter.
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, none) };
+    check(result) == Err(Errno::FAULT)
+}
+
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification {

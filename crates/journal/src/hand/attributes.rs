@@ -16,7 +16,13 @@ impl Hand {
             FileType::Symlink => Err(Errno::OPNOTSUPP),
             _ => Ok(()),
         };
-        self.change(by, &spot, check, |file| rustix::fs::chmod(handle_path(file), mode))
+        self.change(by, &spot, check, |file| {
+            match cowork_sys::files::change_mode(file, mode.as_raw_mode()) {
+                // A kernel that does not know how, or a wall around it that does not.
+                Err(Errno::NOSYS | Errno::PERM) => rustix::fs::chmod(handle_path(file), mode),
+                outcome => outcome,
+            }
+        })
     }
 
     /// Changes owner and group, by the numbers that this process has for them.

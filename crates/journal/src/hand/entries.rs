@@ -212,7 +212,9 @@ impl Hand {
             Verdict::Possible => {}
         }
         self.inside(by, &from)?;
-        self.inside(by, &to)?;
+        if from.above() != to.above() {
+            self.inside(by, &to)?;
+        }
         self.sync_before_many(by)?;
         if flags.contains(RenameFlags::EXCHANGE) {
             return self.exchange(by, &from, &to, &found);

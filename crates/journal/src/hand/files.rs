@@ -49,6 +49,23 @@ impl Hand {
         Err(Errno::BUSY)
     }
 
+    /// Makes a file and opens it, where the caller has just seen nothing. If there is something
+    /// after all, that it was to be made is recorded, and that it was not.
+    pub fn create_file(
+        &mut self,
+        by: By,
+        spot: Spot<'_>,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
+        self.check(by, &spot)?;
+        let flags = flags | OFlags::CREATE | OFlags::EXCL;
+        match self.open_new(by, &spot, flags, mode)? {
+            Try::Done(Opened::File(file)) => Ok(file),
+            Try::Done(Opened::Link | Opened::Special) | Try::Again => Err(Errno::EXIST),
+        }
+    }
+
     /// Opens a file that has no name. It is recorded when it gets one.
     #[expect(clippy::too_many_arguments, reason = "they are those of the call, and whose it is")]
     pub fn open_tmpfile(

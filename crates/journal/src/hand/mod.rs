@@ -16,13 +16,15 @@ mod keep;
 mod recover;
 mod set;
 
+pub(crate) use recover::Left;
+
 use crate::log::{Author, Writer};
 use crate::meta::{Key, Look, Owners, attributes, attributes_at, look, look_at};
+use crate::model::Journal;
 use crate::record::{At, Meta, Record, Saved, Why};
 use crate::save::{Sharing, Store};
 use cowork_api::Text;
 use cowork_api::files::{Caps, SetKind};
-use recover::Left;
 use rustix::io::Errno;
 use set::{Known, Set};
 use std::collections::{BTreeMap, HashMap};
@@ -190,18 +192,31 @@ impl Hand {
     /// Opens a store. Without one changes are made and not recorded. What a crash left at the end
     /// of the log that is no whole record is cut off.
     pub fn open(store: Option<OwnedFd>) -> Result<Self, Errno> {
-        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let mut left = Left::default();
         let mut kept = None;
         if let Some(store) = store {
             let mut entries = crate::log::entries(store.as_fd())?;
             for entry in entries.by_ref() {
-                left.read(entry?);
+                left.read(&entry?);
             }
-            let log = Writer::open(store.as_fd(), &entries)?;
+            let log = Writer::open(store.as_fd(), entries.mark())?;
             kept = Some(Kept { log, store: Store::open(store)? });
         }
-        Ok(Self {
+        Ok(Self::new(kept, left))
+    }
+
+    /// Opens a store whose records were read, and reads them on.
+    pub(crate) fn open_read(store: OwnedFd, journal: &mut Journal) -> Result<Self, Errno> {
+        let entries = journal.read_on(store.as_fd())?;
+        let log = Writer::open(store.as_fd(), entries.mark())?;
+        let kept = Kept { log, store: Store::open(store)? };
+        Ok(Self::new(Some(kept), journal.take_left()))
+    }
+
+    fn new(kept: Option<Kept>, mut left: Left) -> Self {
+        left.finish();
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Self {
             kept,
             folders: HashMap::new(),
             sets: BTreeMap::new(),
@@ -209,7 +224,7 @@ impl Hand {
             own,
             owed: Vec::new(),
             left,
-        })
+        }
     }
 
     /// Adds a folder; its number, which is the same for the same folder in a whole log. What a

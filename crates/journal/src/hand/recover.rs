@@ -14,11 +14,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 
 /// What is known from the records that were there.
-#[derive(Debug, Default)]
-pub(super) struct Left {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
     numbers: Vec<Number>,
     last_set: u32,
-    /// Sets that nobody closed, with their names.
+    /// Sets that nobody closed, with what says their names.
+    records: BTreeMap<u32, Vec<Record>>,
+    /// The same, with their names, once all records were read.
     open: BTreeMap<u32, Names>,
     /// The last changes, if nothing was recorded after them: a removal and the renaming that it
     /// belongs to are two records and one change.
@@ -28,7 +30,7 @@ pub(super) struct Left {
 }
 
 /// A folder's number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Number {
     folder: u32,
     name: String,
@@ -38,37 +40,34 @@ struct Number {
 
 impl Left {
     /// Takes in the next record.
-    pub(super) fn read(&mut self, entry: Entry) {
-        let Entry { set, ref record, .. } = entry;
+    pub(crate) fn read(&mut self, entry: &Entry) {
+        let Entry { set, ref record, .. } = *entry;
         self.last_set = self.last_set.max(set);
         match record {
             Record::Folder { folder, name, device, inode, .. } => {
                 self.add_number(*folder, name.clone(), *device, *inode);
             }
-            Record::Set { .. } => drop(self.open.insert(set, Names::default())),
-            Record::Closed => drop(self.open.remove(&set)),
+            Record::Set { .. } => drop(self.records.insert(set, Vec::new())),
+            Record::Closed => drop(self.records.remove(&set)),
             Record::Write { at, before, saved: Saved::Copy(_) }
             | Record::Remove { at, before, saved: Saved::Copy(_) } => {
                 let copied = self.copied.entry(at.folder).or_default();
                 *copied = copied.saturating_add(before.size);
-            }
-            Record::After { at, .. } => {
-                if let Some(names) = self.open.get_mut(&set) {
-                    names.leave(at.folder, &at.path);
-                }
             }
             _ => {}
         }
         if let Record::Failed { seq } = record {
             let Some(place) = self.last.iter().position(|last| last.seq == *seq) else { return };
             let failed = self.last.remove(place);
-            if let Some(names) = self.open.get_mut(&set) {
-                names.unfollow(&failed.record);
+            if let Some(records) = self.records.get_mut(&set)
+                && let Some(place) = records.iter().rposition(|known| *known == failed.record)
+            {
+                records.remove(place);
             }
             return;
         }
-        if let Some(names) = self.open.get_mut(&set) {
-            names.follow(record);
+        if let Some(records) = self.records.get_mut(&set) {
+            records.push(record.clone());
         }
         let pair = matches!(
             (self.last.last().map(|last| &last.record), record),
@@ -81,7 +80,20 @@ impl Left {
             self.last.clear();
         }
         if subject(record).is_some() {
-            self.last.push(entry);
+            self.last.push(entry.clone());
+        }
+    }
+
+    /// Finds out, when all records were read, which names the sets have that nobody closed.
+    pub(super) fn finish(&mut self) {
+        for (set, records) in std::mem::take(&mut self.records) {
+            let names = self.open.entry(set).or_default();
+            for record in records {
+                match &record {
+                    Record::After { at, .. } => names.leave(at.folder, &at.path),
+                    record => names.follow(record),
+                }
+            }
         }
     }
 

@@ -104,7 +104,7 @@ fn digest(what: (Key, Known), at: (u32, &[u8])) -> u64 {
 }
 
 /// Names that a set touched, as they are now: what is in a folder moves with it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     folders: BTreeMap<u32, BTreeSet<Vec<u8>>>,
     count: usize,

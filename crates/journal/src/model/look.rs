@@ -14,7 +14,7 @@ use cowork_api::files::FileKind;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -174,6 +174,13 @@ impl<'a> Disk<'a> {
         self.folders.get(&folder).and_then(|(folder, _)| Some(folder.trash.as_ref()?.as_fd()))
     }
 
+    /// The numbers of all that is in the trash of a folder.
+    pub(crate) fn in_trash(&self, folder: u32) -> HashSet<u64> {
+        let names = self.trash(folder).and_then(|trash| names_in(trash).ok()).unwrap_or_default();
+        let number = |name: &Text| std::str::from_utf8(name).ok()?.strip_prefix('t')?.parse().ok();
+        names.iter().filter_map(number).collect()
+    }
+
     /// What is in the trash of a folder.
     pub(crate) fn trashed(&self, folder: u32, number: u64) -> Option<Present> {
         let trash = self.trash(folder)?;
@@ -265,8 +272,14 @@ pub(crate) fn last(path: &[u8]) -> Result<CString, Errno> {
     CString::new(name).map_err(|_nul| Errno::INVAL)
 }
 
-/// The names in a folder that is held by a handle.
+/// The names in a folder that is held by a handle, sorted.
 pub(crate) fn entries(folder: BorrowedFd<'_>) -> Result<Vec<Text>, Errno> {
+    let mut names = names_in(folder)?;
+    names.sort();
+    Ok(names)
+}
+
+fn names_in(folder: BorrowedFd<'_>) -> Result<Vec<Text>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(folder, c".", flags, Mode::empty())?;
     let mut names = Vec::new();
@@ -276,7 +289,6 @@ pub(crate) fn entries(folder: BorrowedFd<'_>) -> Result<Vec<Text>, Errno> {
             names.push(name);
         }
     }
-    names.sort();
     Ok(names)
 }
 

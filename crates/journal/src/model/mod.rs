@@ -24,19 +24,26 @@ pub(crate) mod tree;
 pub(crate) use look::{Disk, Present, last};
 pub(crate) use sets::SOME;
 
-use crate::hand::Folder;
-use crate::log;
+use crate::hand::{Folder, Left};
+use crate::log::{self, Entries};
 use crate::record::{Entry, Record};
 use cowork_api::Text;
 use cowork_api::files::Mark;
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 /// The records of a store, without those that say what did not happen after all.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     entries: Vec<Entry>,
+    /// How far the log was read.
+    mark: log::Mark,
+    /// What whoever adds to the log needs to know of what is there.
+    left: Left,
+    /// Its sets, once somebody has asked.
+    sets: OnceCell<BTreeMap<u32, sets::About>>,
 }
 
 /// A granted folder, as the records name it.
@@ -70,22 +77,44 @@ pub type Marks<'a> = &'a dyn Fn(&[u8], u32) -> Vec<Mark>;
 impl Journal {
     /// Reads the records of a store.
     pub fn read(store: BorrowedFd<'_>) -> Result<Self, Errno> {
-        Ok(Self::new(log::read(store)?.entries))
+        let mut journal = Self::default();
+        journal.read_on(store)?;
+        Ok(journal)
     }
 
     /// Takes records, in order.
-    pub fn new(mut entries: Vec<Entry>) -> Self {
-        let failed: HashSet<u64> = entries
-            .iter()
-            .filter_map(|entry| match entry.record {
-                Record::Failed { seq } => Some(seq),
-                _ => None,
-            })
-            .collect();
-        entries.retain(|entry| {
-            !failed.contains(&entry.seq) && !matches!(entry.record, Record::Failed { .. })
-        });
-        Self { entries }
+    pub fn new(entries: Vec<Entry>) -> Self {
+        let mut journal = Self::default();
+        for entry in entries {
+            journal.add(entry);
+        }
+        journal
+    }
+
+    /// Reads what was recorded since; what is left of the log then.
+    pub(crate) fn read_on(&mut self, store: BorrowedFd<'_>) -> Result<Entries, Errno> {
+        let mut entries = log::entries_after(store, self.mark)?;
+        for entry in entries.by_ref() {
+            let entry = entry?;
+            self.left.read(&entry);
+            self.add(entry);
+        }
+        self.mark = entries.mark();
+        Ok(entries)
+    }
+
+    /// What the hand that goes on with the log has to know. It is told once.
+    pub(crate) fn take_left(&mut self) -> Left {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Takes the next record. One that did not happen is among the last.
+    fn add(&mut self, entry: Entry) {
+        self.sets.take();
+        let Record::Failed { seq } = entry.record else { return self.entries.push(entry) };
+        if let Ok(place) = self.entries.binary_search_by_key(&seq, |entry| entry.seq) {
+            self.entries.remove(place);
+        }
     }
 
     /// The records that happened.

@@ -160,7 +160,10 @@ impl Names {
             } else if begun && !scope.void.contains(&entry.set) {
                 names.apply(entry, Whose::Other(entry.set));
             }
-            names.ends.apply(entry);
+            // Before that nothing is told of a name that is taken back, unless by its fellows.
+            if begun || kin.is_some() {
+                names.ends.apply(entry);
+            }
         }
         names
     }

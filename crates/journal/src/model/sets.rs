@@ -11,7 +11,7 @@ pub(crate) const SOME: &[u8] = b"paths";
 
 /// A set, and how it relates to others.
 #[derive(Clone, Debug, Default)]
-struct About {
+pub(super) struct About {
     info: Option<SetInfo>,
     complete: bool,
     extent: Extent,
@@ -38,15 +38,15 @@ pub(crate) struct Scope {
 impl Journal {
     /// All sets, the oldest first.
     pub fn sets(&self) -> Vec<SetInfo> {
-        self.about().into_values().filter_map(|about| about.info).collect()
+        self.about().values().filter_map(|about| about.info.clone()).collect()
     }
 
     /// The numbers of the sets that a selection means: those that were not undone.
     pub fn selected(&self, sets: &Sets) -> Vec<u32> {
         let alive = self
             .about()
-            .into_values()
-            .filter_map(|about| about.info)
+            .values()
+            .filter_map(|about| about.info.as_ref())
             .filter(|info| info.undone_by.is_none() && !matches!(info.kind, SetKind::Undo(_)));
         match sets {
             Sets::All => alive.map(|info| info.set).collect(),
@@ -63,9 +63,9 @@ impl Journal {
     /// The last undo that is complete and was not undone itself: what a redo takes back.
     pub fn last_undo(&self) -> Option<u32> {
         self.about()
-            .into_values()
+            .values()
             .filter(|about| about.complete)
-            .filter_map(|about| about.info)
+            .filter_map(|about| about.info.as_ref())
             .filter(|info| info.undone_by.is_none() && is_undo_of_command(info, self))
             .map(|info| info.set)
             .next_back()
@@ -90,7 +90,7 @@ impl Journal {
                 }
             }
         }
-        for (set, about) in &about {
+        for (set, about) in about {
             let of = undos(about);
             let counts = about.info.as_ref().is_some_and(|info| info.undone_by.is_none());
             if !of.is_empty() && counts && of.iter().all(|set| taken.contains(set)) {
@@ -98,7 +98,7 @@ impl Journal {
             }
         }
         let mut void = BTreeSet::new();
-        for (set, about) in &about {
+        for (set, about) in about {
             if let Some(by) = about.info.as_ref().and_then(|info| info.undone_by)
                 && !taken.contains(set)
                 && !taken.contains(&by)
@@ -137,7 +137,11 @@ impl Journal {
         (mutations, left)
     }
 
-    fn about(&self) -> BTreeMap<u32, About> {
+    fn about(&self) -> &BTreeMap<u32, About> {
+        self.sets.get_or_init(|| self.read_sets())
+    }
+
+    fn read_sets(&self) -> BTreeMap<u32, About> {
         let mut all: BTreeMap<u32, About> = BTreeMap::new();
         for entry in self.entries().iter().filter(|entry| entry.set != 0) {
             let about = all.entry(entry.set).or_default();

@@ -72,6 +72,11 @@ impl Work<'_> {
                 })
             {
                 self.untrash(folder, path, (number, of))?;
+                if let Some((removed, _)) =
+                    self.plan.names.thing(id).and_then(|thing| thing.removed.as_ref())
+                {
+                    self.left_trash(folder, removed.inode, number);
+                }
                 return Ok(true);
             }
             if let Some(other) = self.other_name(id, folder, meta)? {
@@ -363,8 +368,12 @@ impl Work<'_> {
             changed = true;
         }
         changed |= self.adjust_extended(id, folder, path, meta)?;
-        // A change of owner or attributes may have changed the mode.
-        let mode = self.disk.present(folder, path)?.map(|present| present.mode & 0o7777);
+        let mode = if changed {
+            // A change of owner or attributes may have changed the mode.
+            self.disk.present(folder, path)?.map(|present| present.mode & 0o7777)
+        } else {
+            Some(present.mode & 0o7777)
+        };
         if present.kind() != FileKind::Link && mode != Some(meta.mode & 0o7777) {
             let mode = Mode::from_raw_mode(meta.mode & 0o7777);
             self.at(folder, path, |hand, by, spot| hand.set_mode(by, spot, mode))?;

@@ -12,6 +12,7 @@ use cowork_api::Text;
 use cowork_api::files::FileKind;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::AsFd;
 
@@ -36,6 +37,8 @@ pub(super) struct Work<'a> {
     pub(super) foreign: BTreeSet<ThingId>,
     /// Which numbers in the trash were once given to a file.
     pub(super) trash: HashMap<(u32, u64), Vec<u64>>,
+    /// Where things were found in the trash that can only be there.
+    pub(super) trashed: RefCell<HashMap<ThingId, u64>>,
     /// What is to be where.
     claims: HashMap<Slot, ThingId>,
     temporary: u32,
@@ -69,6 +72,7 @@ impl<'a> Work<'a> {
             changed: BTreeSet::new(),
             foreign: BTreeSet::new(),
             trash: HashMap::new(),
+            trashed: RefCell::default(),
             temporary: 0,
             left,
         }
@@ -387,7 +391,9 @@ impl<'a> Work<'a> {
                     hand.remove(by, spot)
                 }
             })?;
-            self.disk.forget();
+            if present.is_folder() {
+                self.disk.forget();
+            }
             if !split(&path).1.starts_with(TEMPORARY.as_bytes()) {
                 self.did(id, Some(path), "removed".to_owned());
             }

@@ -62,7 +62,18 @@ pub enum Manner {
 
 /// Undoes. `folders` are the granted folders of the store that are there, each with its trash.
 pub fn undo(store: OwnedFd, folders: Vec<Folder>, wish: &Wish) -> Result<Restored, Errno> {
-    begin(store, folders, wish, None)
+    let journal = Journal::read(store.as_fd())?;
+    begin((store, journal), folders, wish, None)
+}
+
+/// Undoes, in a store whose records were read.
+pub fn undo_read(
+    store: OwnedFd,
+    journal: Journal,
+    folders: Vec<Folder>,
+    wish: &Wish,
+) -> Result<Restored, Errno> {
+    begin((store, journal), folders, wish, None)
 }
 
 /// Undoes, and stops after so many changes as if it were killed (`ECANCELED`), to see what an
@@ -73,11 +84,12 @@ pub fn interrupted(
     wish: &Wish,
     changes: usize,
 ) -> Result<Restored, Errno> {
-    begin(store, folders, wish, Some(changes))
+    let journal = Journal::read(store.as_fd())?;
+    begin((store, journal), folders, wish, Some(changes))
 }
 
 fn begin(
-    store: OwnedFd,
+    (store, mut journal): (OwnedFd, Journal),
     folders: Vec<Folder>,
     wish: &Wish,
     left: Option<usize>,
@@ -85,8 +97,7 @@ fn begin(
     let kept = duplicate(&store)?;
     let mut hand = None;
     if wish.manner == Manner::Real {
-        // Opening decides what became of the last record, so the log is read afterwards.
-        hand = Some(Hand::open(Some(store))?);
+        hand = Some(Hand::open_read(store, &mut journal)?);
     }
     let mut own = Vec::new();
     for folder in folders {
@@ -96,7 +107,8 @@ fn begin(
         }
     }
     let ground = Ground { store: kept.as_fd(), folders: &own };
-    let journal = Journal::read(kept.as_fd())?;
+    // Adding folders decides what became of the last record.
+    journal.read_on(kept.as_fd())?;
     let (sets, paths) = match &wish.what {
         What::Changes(selection) => (journal.selected(&selection.sets), selection.paths.clone()),
         What::LastUndo => (journal.last_undo().into_iter().collect(), Vec::new()),
@@ -120,9 +132,9 @@ fn begin(
     let by = By { set, process: 0 };
     let mut report = Work::new(hand, &disk, plan, by, left).run(&journal)?.report;
     let mut done = scope.taken;
-    done.extend(scope.void);
     done.insert(set);
-    Work::thin(&Journal::read(kept.as_fd())?, &disk, &done);
+    journal.read_on(kept.as_fd())?;
+    Work::thin(&journal, &disk, &done, &scope.void);
     hand.complete(set)?;
     hand.close(set)?;
     report.set = Some(set);

@@ -7,13 +7,20 @@ use crate::record::{Record, Saved};
 use cowork_sys::ignore;
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Something in the trash: its number, whether it may be taken out, and how many names it has.
+type Trashed = (u64, bool, u32);
 
 impl Work<'_> {
     pub(super) fn find_trash(&mut self, journal: &Journal) {
+        let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
         for entry in journal.entries() {
             if let Record::Remove { at, before, saved: Saved::Trash(number) } = &entry.record {
-                self.trash.entry((at.folder, before.inode)).or_default().push(*number);
+                let there = there.entry(at.folder).or_insert_with(|| self.disk.in_trash(at.folder));
+                if there.contains(number) {
+                    self.trash.entry((at.folder, before.inode)).or_default().push(*number);
+                }
             }
         }
     }
@@ -23,10 +30,24 @@ impl Work<'_> {
         let thing = self.plan.names.thing(id)?;
         let (removed, _) = thing.removed.as_ref()?;
         let numbers = self.trash.get(&(thing.folder, removed.inode))?;
-        numbers.iter().rev().copied().find(|number| {
+        if let Some(number) = self.trashed.borrow().get(&id) {
+            return numbers.contains(number).then_some(*number);
+        }
+        let found = numbers.iter().rev().copied().find(|number| {
             let found = self.disk.trashed(thing.folder, *number);
             found.is_some_and(|found| self.plan.names.is_like(id, &found))
-        })
+        })?;
+        if numbers.len() == 1 {
+            self.trashed.borrow_mut().insert(id, found);
+        }
+        Some(found)
+    }
+
+    /// Notes that something is not in the trash any more.
+    pub(super) fn left_trash(&mut self, folder: u32, inode: u64, number: u64) {
+        if let Some(numbers) = self.trash.get_mut(&(folder, inode)) {
+            numbers.retain(|known| *known != number);
+        }
     }
 
     pub(super) fn watch_folders(&mut self) -> Result<(), Errno> {
@@ -84,27 +105,52 @@ impl Work<'_> {
     }
 
     /// Takes out of the trash what the undo, or a set that it took back, removed although it has other
-    /// names still: a trash that holds it would be seen in their number.
-    pub(super) fn thin(journal: &Journal, disk: &Disk<'_>, sets: &BTreeSet<u32>) {
-        let mut kept: HashMap<(u32, u64), Vec<(u64, u32)>> = HashMap::new();
-        for entry in journal.entries() {
-            if let Record::Remove { at, before, saved: Saved::Trash(number) } = &entry.record
-                && disk.trashed(at.folder, *number).is_some_and(|found| found.inode == before.inode)
+    /// names still: a trash that holds it would be seen in their number. `void` are the sets that had
+    /// no effect before: what had no other name then has none now.
+    pub(super) fn thin(
+        journal: &Journal,
+        disk: &Disk<'_>,
+        sets: &BTreeSet<u32>,
+        void: &BTreeSet<u32>,
+    ) {
+        let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
+        let removals = || {
+            journal.entries().iter().filter_map(|entry| match &entry.record {
+                Record::Remove { at, before, saved: Saved::Trash(number) } => {
+                    let own = sets.contains(&entry.set)
+                        || (before.links > 1 && void.contains(&entry.set));
+                    Some((own, (at.folder, before.inode), *number))
+                }
+                _ => None,
+            })
+        };
+        let mut is_there = |folder: u32, number: u64| {
+            there.entry(folder).or_insert_with(|| disk.in_trash(folder)).contains(&number)
+        };
+        let mut kept: HashMap<(u32, u64), Vec<Trashed>> = HashMap::new();
+        for (own, file, number) in removals() {
+            if own && is_there(file.0, number) {
+                kept.insert(file, Vec::new());
+            }
+        }
+        for (own, file, number) in removals() {
+            if let Some(all) = kept.get_mut(&file)
+                && is_there(file.0, number)
+                && let Some(found) = disk.trashed(file.0, number)
+                && found.inode == file.1
             {
-                kept.entry((at.folder, before.inode)).or_default().push((*number, entry.set));
+                all.push((number, own, found.links));
             }
         }
         for ((folder, _), all) in kept {
-            let own = all.iter().filter(|(_, of)| sets.contains(of)).map(|(number, _)| *number);
-            let mut left = all.len();
-            for number in own {
-                let links = disk.trashed(folder, number).map_or(0, |found| found.links);
-                if usize::try_from(links).is_ok_and(|links| links > left)
+            let count = all.len();
+            for (number, _, links) in all.into_iter().filter(|(_, own, _)| *own) {
+                // Both numbers become smaller with every one that goes.
+                if usize::try_from(links).is_ok_and(|links| links > count)
                     && let Some(trash) = disk.trash(folder)
                 {
                     let name = format!("t{number}");
                     ignore(rustix::fs::unlinkat(trash, name, rustix::fs::AtFlags::empty()));
-                    left -= 1;
                 }
             }
         }

@@ -18,6 +18,7 @@ use bound::BoundSockets;
 use cowork_policy::seccomp::Arch;
 use cowork_sys::Errno;
 use cowork_sys::identity::take_over;
+use cowork_sys::memory::Numbers;
 use cowork_sys::process::own_mask_and_folder;
 use cowork_sys::seccomp::{Answer, Notification, answer, give, receive, wake_synchronously};
 use files::{Files, Outcome};
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Most calls that are in work at once: each has a thread, and a slot in the table.
-const SLOTS: u32 = 256;
+const SLOTS: usize = 256;
 /// Most connections that wait for their other end at once; a further one is answered with `EAGAIN`.
 const MAX_CONNECTING: usize = 192;
 /// Most calls that wait for the user at once; a further one is taken for refused. Together with the
@@ -48,7 +49,7 @@ struct Broker {
     /// Itself, for the threads that it starts.
     own: Weak<Self>,
     listener: OwnedFd,
-    in_flight: OwnedFd,
+    in_flight: Numbers,
     sockets: BoundSockets,
     /// The device number of the session's scratch.
     scratch: u64,
@@ -80,6 +81,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     let scratch = arguments.first().and_then(|text| text.parse().ok()).ok_or(Errno::INVAL)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (listener, in_flight, diagnostics) = (take_over(3)?, take_over(4)?, take_over(5)?);
+    let in_flight = Numbers::map(in_flight.as_fd(), SLOTS)?;
     let connect = Arch::native().and_then(|arch| arch.number_of("connect")).ok_or(Errno::NOSYS)?;
     let broker = Arc::new_cyclic(|own| Broker {
         own: Weak::clone(own),
@@ -97,7 +99,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Older kernels wake this process on any CPU, which costs time and nothing else.
     cowork_sys::ignore(wake_synchronously(broker.listener.as_fd()));
-    broker.answer_orphans()?;
+    broker.answer_orphans();
     if let Some(files) = &broker.files {
         files.wait_for_folders();
         let own = Arc::clone(&broker);
@@ -114,36 +116,28 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> std::i
 
 /// What changes files, if the keeper passed what it takes.
 fn files_of(arguments: &[String]) -> Option<Files> {
-    let [_, kept, session, init] = arguments else { return None };
+    let [_, kept, _session, init] = arguments else { return None };
     let line = take_over(6).ok()?;
     let store = take_over(7).ok().filter(|_| kept == "store");
-    Files::new(line, store, (session.clone(), init.parse().ok()?)).ok()
+    Files::new(line, store, init.parse().ok()?).ok()
 }
 
 impl Broker {
     /// Answers the calls that a broker before this one left unanswered.
-    fn answer_orphans(&self) -> Result<(), Errno> {
+    fn answer_orphans(&self) {
         for slot in 0..SLOTS {
-            let mut number = [0; 8];
-            rustix::io::pread(&self.in_flight, &mut number, offset(slot))?;
-            let id = u64::from_ne_bytes(number);
+            let id = self.in_flight.get(slot);
             if id != 0 {
                 // The call may have been carried out or not. `EINTR` says just that of a connect:
                 // a second one succeeds, or tells that the socket is connected.
                 cowork_sys::ignore(answer(self.listener.as_fd(), id, Answer::Error(Errno::INTR)));
-                self.note(slot, 0)?;
+                self.in_flight.set(slot, 0);
             }
         }
-        Ok(())
-    }
-
-    /// Writes down which call a slot has in work.
-    fn note(&self, slot: u32, id: u64) -> Result<(), Errno> {
-        rustix::io::pwrite(&self.in_flight, &id.to_ne_bytes(), offset(slot)).map(|_| ())
     }
 
     /// One thread: receives calls and answers them. Each thread owns one slot of the table.
-    fn work(&self, slot: u32) -> Result<(), Errno> {
+    fn work(&self, slot: usize) -> Result<(), Errno> {
         own_mask_and_folder()?;
         loop {
             let call = match receive(self.listener.as_fd()) {
@@ -153,10 +147,10 @@ impl Broker {
                 Err(Errno::NOENT) if !self.is_over() => continue,
                 Err(errno) => return Err(errno),
             };
-            self.note(slot, call.id)?;
+            self.in_flight.set(slot, call.id);
             self.reinforce();
             self.answer(&call);
-            self.note(slot, 0)?;
+            self.in_flight.set(slot, 0);
         }
     }
 
@@ -172,16 +166,16 @@ impl Broker {
     fn reinforce(&self) {
         let count = self.threads.load(Ordering::SeqCst);
         let waiting = self.connecting.load(Ordering::SeqCst) + self.asking.load(Ordering::SeqCst);
-        let Some(slot) = u32::try_from(count).ok().filter(|slot| *slot < SLOTS) else { return };
-        let Some(own) = self.own.upgrade().filter(|_| count < self.wanted + waiting) else {
+        if count >= SLOTS.min(self.wanted + waiting) {
             return;
-        };
+        }
+        let Some(own) = self.own.upgrade() else { return };
         let (now, then) = (Ordering::SeqCst, Ordering::SeqCst);
         if self.threads.compare_exchange(count, count + 1, now, then).is_err() {
             // Another thread has just started one.
             return;
         }
-        if start(move || cowork_sys::ignore(own.work(slot))).is_err() {
+        if start(move || cowork_sys::ignore(own.work(count))).is_err() {
             self.threads.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -250,14 +244,21 @@ const STACK: usize = 256 * 1024;
 
 /// A handle on a thread, or on its process where the kernel has handles of processes only.
 fn thread_handle_of(thread: u32) -> Result<OwnedFd, Errno> {
-    /// `PIDFD_THREAD`: the handle names a thread, which may have descriptors of its own.
-    const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
-    let number = i32::try_from(thread).map_err(|_overflow| Errno::SRCH)?;
-    let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
-    match pidfd_open(pid, THREAD) {
-        Err(Errno::INVAL) => pidfd_open(leader_of(thread).unwrap_or(pid), PidfdFlags::empty()),
+    match exact_handle_of(thread) {
+        Err(Errno::INVAL) => {
+            let pid = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+            pidfd_open(leader_of(thread).unwrap_or(pid), PidfdFlags::empty())
+        }
         result => result,
     }
+}
+
+/// A handle on a thread itself, which may have descriptors of its own (Linux 6.9).
+fn exact_handle_of(thread: u32) -> Result<OwnedFd, Errno> {
+    /// `PIDFD_THREAD`.
+    const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+    let number = i32::try_from(thread).map_err(|_overflow| Errno::SRCH)?;
+    pidfd_open(Pid::from_raw(number).ok_or(Errno::SRCH)?, THREAD)
 }
 
 /// The process that a thread belongs to.
@@ -271,8 +272,4 @@ fn leader_of(thread: u32) -> Option<Pid> {
 fn low_half(argument: u64) -> u32 {
     let [a, b, c, d, ..] = argument.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
-}
-
-fn offset(slot: u32) -> u64 {
-    u64::from(slot) * 8
 }

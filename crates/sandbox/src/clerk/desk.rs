@@ -10,7 +10,7 @@ use cowork_api::plan::Identity;
 use cowork_journal::hand::Folder;
 use cowork_journal::model::{Granted, Ground, Journal};
 use cowork_journal::record::Record;
-use cowork_journal::undo::{Manner, What, Wish, undo};
+use cowork_journal::undo::{Manner, What, Wish, undo_read};
 use cowork_sys::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid, fchown, openat2};
@@ -124,10 +124,10 @@ impl Desk {
         let Some((selection, word)) = self.interrupted() else { return Ok(self) };
         let keeping = self.keeping();
         let again = retained(&self.store)?;
-        let (store, folders) = self.hand_over();
+        let (store, journal, folders) = self.hand_over();
         let what = What::Changes(selection);
         let wish = Wish { what, choice: Choice::Ours, manner: Manner::Real };
-        let outcome = undo(store, folders, &wish);
+        let outcome = undo_read(store, journal, folders, &wish);
         keeping.settle();
         let restored = outcome
             .map_err(|errno| Refusal::kernel("finish what was interrupted before", errno))?;
@@ -159,8 +159,8 @@ impl Desk {
     }
 
     /// What whoever adds to the records takes.
-    pub(super) fn hand_over(self) -> (OwnedFd, Vec<Folder>) {
-        (self.store, self.folders)
+    pub(super) fn hand_over(self) -> (OwnedFd, Journal, Vec<Folder>) {
+        (self.store, self.journal, self.folders)
     }
 
     /// Whose the records are.

@@ -21,7 +21,7 @@ pub(crate) use staged::{is_of_another, note};
 use cowork_api::files::{
     Change, Difference, Mark, NameRule, Order, Report, Restored, Selection, Work,
 };
-use cowork_journal::undo::{Manner, What, Wish, undo};
+use cowork_journal::undo::{Manner, What, Wish, undo_read};
 use cowork_sys::Errno;
 use desk::{Desk, whole};
 use marks::Reader;
@@ -195,8 +195,8 @@ fn take_back(desk: Desk, mut wish: Wish) -> Result<Report, Refusal> {
     }
     let finished = desk.finished.clone();
     let keeping = desk.keeping();
-    let (store, folders) = desk.hand_over();
-    let outcome = undo(store, folders, &wish);
+    let (store, journal, folders) = desk.hand_over();
+    let outcome = undo_read(store, journal, folders, &wish);
     keeping.settle();
     let mut restored =
         outcome.map_err(|errno| Refusal::kernel("bring back what was before", errno))?;

@@ -10,7 +10,7 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, Scope,
 };
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// What came of it.
@@ -99,7 +99,11 @@ fn raise_walls(walls: &[Wall]) -> Result<u32, Failed> {
         let path = path_of(&wall.beneath);
         let handle = PathFd::new(path)
             .map_err(|_error| Failed::new(format!("open {}", path.display()), Errno::NOENT))?;
-        let rights = rights(wall.right, abi);
+        let mut rights = rights(wall.right, abi);
+        let stat = rustix::fs::fstat(&handle).step(|| format!("look at {}", path.display()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            rights &= AccessFs::from_file(abi);
+        }
         created = created.add_rule(PathBeneath::new(handle, rights)).map_err(refused)?;
     }
     created.restrict_self().map_err(refused)?;

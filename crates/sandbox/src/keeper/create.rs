@@ -3,7 +3,7 @@
 use crate::channel::{Channel, Packet, Peer};
 use crate::keeper::cgroup::{Cgroups, Controller, Frozen};
 use crate::keeper::deposits::Deposits;
-use crate::keeper::door::{self, Doors};
+use crate::keeper::door::{self, Door, Doors};
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::network::Networks;
@@ -11,11 +11,12 @@ use crate::keeper::observe::{self, Own, Report};
 use crate::keeper::sockets::Sockets;
 use crate::keeper::stage::{self, Cradled};
 use crate::keeper::template::Templates;
+use crate::keeper::view::{self, Outlook};
 use crate::keeper::{BrokerState, Session, grant, ids, limits};
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_of, restrict};
 use cowork_api::guest::{Began, Begin};
 use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{Access, Identity, OwnStep, SessionPlan};
+use cowork_api::plan::{Access, Identity, OwnStep, SessionPlan, View};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
@@ -49,7 +50,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl Maker<'_> {
     /// Makes the session. When this fails nothing of it is left.
     pub(crate) fn make(&mut self, plan: &SessionPlan) -> Result<Session, Failure> {
-        let mut session = self.give_birth(plan)?;
+        let outlook = view::look(self.grounds, plan)?;
+        let mut session = self.give_birth(plan, outlook.as_ref())?;
+        let doors = self.show_host(&mut session, outlook.as_ref())?;
+        begin(plan, &session, self.filters)?;
         // The keeper's part of the grants is done while the session's first process does its own.
         let mut prepared = Vec::new();
         for wanted in &plan.grants {
@@ -63,6 +67,12 @@ impl Maker<'_> {
         for wanted in plan.grants.iter().filter(|wanted| wanted.access == Access::Write) {
             door::refuse_without(&session, wanted)?;
         }
+        if let Some(outlook) = &outlook {
+            view::refuse_without(&session, outlook)?;
+        }
+        for door in doors {
+            session.add_door(door);
+        }
         for folder in prepared {
             let came_along = grant::attach(&mut session, folder)?;
             session.submounts.extend(came_along);
@@ -70,7 +80,23 @@ impl Maker<'_> {
         Ok(session)
     }
 
-    fn give_birth(&mut self, plan: &SessionPlan) -> Result<Session, Failure> {
+    /// Gives a session that sees the host's tree the mounts that its first process waits for.
+    fn show_host(
+        &mut self,
+        session: &mut Session,
+        outlook: Option<&Outlook>,
+    ) -> Result<Vec<Door>, Failure> {
+        let Some(outlook) = outlook else { return Ok(Vec::new()) };
+        let (mounts, doors) = view::mounts(self.proof, self.grounds, session, outlook)?;
+        view::send(session, &mounts);
+        Ok(doors)
+    }
+
+    fn give_birth(
+        &mut self,
+        plan: &SessionPlan,
+        outlook: Option<&Outlook>,
+    ) -> Result<Session, Failure> {
         let standing = self.grounds.mode();
         let template = self.templates.prepare(self.grounds, &plan.root).map_err(unable)?;
         let pool = match standing {
@@ -102,6 +128,7 @@ impl Maker<'_> {
                 template,
                 grants,
                 home,
+                outlook: outlook.cloned(),
                 keeper: self.keeper,
                 control: their_control,
                 commands: their_commands.into(),
@@ -129,6 +156,7 @@ impl Maker<'_> {
             network: Sockets::default(),
             standing,
             profile: plan.profile,
+            sees_host: outlook.is_some(),
             ids: pool,
             hub: hub.into_folder(),
             group,
@@ -148,13 +176,8 @@ impl Maker<'_> {
         };
         // From here on dropping `session` ends it.
         back.map_err(unable)?;
-        map_ids(&session).map_err(unable)?;
-        let begin = begin(plan, &session, self.filters)?;
-        if let Some(control) = &session.control {
-            // A first process that failed already has said why; that is read next.
-            cowork_sys::ignore(control.send(b"go", &[]));
-            cowork_sys::ignore(control.send(&cowork_api::encode(&begin), &[]));
-        }
+        map_ids(&session, &plan.view).map_err(unable)?;
+        session.tell_init(b"go");
         Ok(session)
     }
 
@@ -322,7 +345,17 @@ fn remove_hub(path: &str) {
     cowork_sys::ignore(rustix::fs::rmdir(path));
 }
 
-fn map_ids(session: &Session) -> Result<(), Failed> {
+impl Session {
+    /// Tells the first process something. One that failed already has said why; that is read next.
+    fn tell_init(&self, message: &[u8]) {
+        if let Some(control) = &self.control {
+            cowork_sys::ignore(control.send(message, &[]));
+        }
+    }
+}
+
+fn map_ids(session: &Session, view: &View) -> Result<(), Failed> {
+    let (inside_uid, inside_gid) = view::inside(session.standing, view);
     let (uid, gid) = match session.standing {
         Standing::User { uid, gid } => {
             std::fs::write(format!("/proc/{}/setgroups", session.pid), "deny")
@@ -334,15 +367,15 @@ fn map_ids(session: &Session) -> Result<(), Failed> {
             (id, id)
         }
     };
-    ids::write_map(session.pid, "uid_map", ids::INSIDE, uid)?;
-    ids::write_map(session.pid, "gid_map", ids::INSIDE, gid)
+    ids::write_map(session.pid, "uid_map", inside_uid, uid)?;
+    ids::write_map(session.pid, "gid_map", inside_gid, gid)
 }
 
-/// What init is told: the filters, and what only it can set.
-fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result<Begin, Failure> {
+/// Tells init the filters, and what only it can set.
+fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result<(), Failure> {
     let in_cgroup = |controller| session.group.limits(controller).is_some();
     let (guard, door) = filters.compiled(plan.profile, plan.debugging, plan.door)?;
-    Ok(Begin {
+    let begin = Begin {
         walls: plan.walls.clone(),
         guard,
         door,
@@ -350,7 +383,9 @@ fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result
         open_files: plan.limits.open_files.value,
         data_bytes: (!in_cgroup(Controller::Memory)).then_some(plan.limits.memory.value),
         canary: cowork_policy::plan::CANARY.into(),
-    })
+    };
+    session.tell_init(&cowork_api::encode(&begin));
+    Ok(())
 }
 
 /// Waits until init is locked down, and takes over the listener of its filter. What comes on the

@@ -46,6 +46,21 @@ impl Door {
         &self.folder.name
     }
 
+    /// Where the folder lies on the host.
+    pub(crate) fn path(&self) -> &Path {
+        path_of(&self.folder.path)
+    }
+
+    /// The session has the folder elsewhere than among its grants, and sees something else at these
+    /// paths of the host below it.
+    pub(crate) fn show_at(&mut self, at: &Path, others: &[PathBuf]) {
+        let below = others.iter().filter_map(|other| other.strip_prefix(self.path()).ok());
+        let below = below.filter(|below| !below.as_os_str().is_empty());
+        let below: Vec<_> = below.map(|below| below.as_os_str().as_bytes().to_vec()).collect();
+        self.folder.submounts.extend(below);
+        self.folder.at = at.as_os_str().as_bytes().to_vec();
+    }
+
     /// Other rules from now on.
     pub(crate) fn set_rules(&mut self, rules: Rules) {
         self.folder.rules = rules;
@@ -83,6 +98,8 @@ impl Doors {
 
 /// A folder in the host view that is to get a door.
 pub(crate) struct Wanted<'a> {
+    /// Where it is in the session.
+    pub(crate) at: PathBuf,
     pub(crate) grant: &'a Grant,
     pub(crate) writing: &'a Writing,
     /// The folder itself.
@@ -172,6 +189,7 @@ pub(crate) fn make(
     let folder = BrokeredFolder {
         name: wanted.grant.name.clone(),
         path: wanted.grant.path.clone(),
+        at: wanted.at.as_os_str().as_bytes().to_vec(),
         folder: wanted.grant.folder,
         below: ground.below.as_os_str().as_bytes().to_vec(),
         trash: ground.trash.is_some(),

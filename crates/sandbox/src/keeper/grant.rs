@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Prepared {
     granted: Granted,
-    mount: OwnedFd,
+    pub(crate) mount: OwnedFd,
     pub(crate) submounts: Vec<Text>,
     /// Its writable side, if changes go through the broker.
     pub(crate) door: Option<Door>,
@@ -52,6 +52,13 @@ pub(crate) fn prepare(
     session: &mut Session,
     grant: &Grant,
 ) -> Result<Prepared, Failure> {
+    if session.sees_host && session.broker.listener.is_some() {
+        return Err(failure(
+            FailureCode::FolderRefused,
+            "a session that shows the host's files gets no further folder while it runs".into(),
+            "name every folder when the session is made",
+        ));
+    }
     if session.grants.iter().any(|known| known.name == grant.name) {
         return Err(failure(
             FailureCode::GrantExists,
@@ -82,9 +89,11 @@ pub(crate) fn make_mount(
     let path = path_of(&grant.path);
     let points = grounds.mounts.inside(path);
     let standing = session.standing;
+    let at = session.folder_of(&grant.name);
     let found = within_host(grounds, || {
         let (folder, owner) = look_up(path, grant)?;
-        let seen = See { standing, grant, writing, folder, owner, points: &points };
+        let at = at.clone();
+        let seen = See { standing, at, grant, writing, folder, owner, points: &points };
         seen.find(staging)
     })?;
     let mapping = mapping(proof, session, found.owner)?;
@@ -113,6 +122,7 @@ pub(crate) fn make_mount(
     }
     let door = found.ground.map(|ground| {
         let wanted = door::Wanted {
+            at,
             grant,
             writing,
             folder: &found.folder,
@@ -131,7 +141,7 @@ pub(crate) fn make_mount(
 }
 
 /// Does something in the host view whose failure is one of its own.
-fn within_host<T>(
+pub(crate) fn within_host<T>(
     grounds: &mut Grounds,
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -164,7 +174,7 @@ fn open_store(
 }
 
 /// The id map of a session's mounts of files of `owner`, in root mode.
-fn mapping(
+pub(crate) fn mapping(
     proof: &SingleThreaded,
     session: &mut Session,
     owner: (u32, u32),
@@ -217,6 +227,7 @@ struct Found {
 /// A folder that is looked at in the host view.
 struct See<'a> {
     standing: Standing,
+    at: PathBuf,
     grant: &'a Grant,
     writing: &'a Writing,
     folder: OwnedFd,
@@ -242,6 +253,7 @@ impl See<'_> {
                 direct.push((path_of(below).to_path_buf(), self.copy(&self.inside(below)?)?));
             }
             let wanted = door::Wanted {
+                at: self.at.clone(),
                 grant: self.grant,
                 writing: self.writing,
                 folder: &self.folder,
@@ -381,10 +393,14 @@ impl Session {
         mapping.step(|| "copy the id map of a mount".into())
     }
 
+    /// Where a granted folder is in the session.
+    fn folder_of(&self, name: impl AsRef<Path>) -> PathBuf {
+        Path::new(cowork_policy::plan::SESSIONS).join(&self.id).join("mnt").join(name)
+    }
+
     /// What to look for in processes that hold on to the folder at `point` of the hub.
     pub(crate) fn hold(&self, point: &Path) -> Hold {
-        let name = point.file_name().unwrap_or_default();
-        let inside = Path::new(cowork_policy::plan::SESSIONS).join(&self.id).join("mnt").join(name);
+        let inside = self.folder_of(point.file_name().unwrap_or_default());
         let device = rustix::fs::stat(point).map_or(0, |stat| stat.st_dev);
         Hold::new(inside, device)
     }

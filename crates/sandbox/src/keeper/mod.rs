@@ -37,6 +37,7 @@ mod staged;
 pub mod survey;
 mod template;
 mod tree;
+mod view;
 mod watch;
 
 pub(crate) use brokers::BrokerState;

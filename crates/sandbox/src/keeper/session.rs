@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) network: Sockets,
     pub(crate) standing: Standing,
     pub(crate) profile: Profile,
+    /// Whether it sees the host's tree; then its folders are what they were when it was made.
+    pub(crate) sees_host: bool,
     pub(crate) broker: BrokerState,
     pub(crate) hub: HubFolder,
     pub(crate) group: Group,
@@ -83,10 +85,22 @@ impl Session {
             init: self.pid,
             enforcement: self.enforcement.clone(),
             limits: self.limits.clone(),
-            grants: self.grants.iter().map(|granted| granted.name.clone()).collect(),
+            grants: self.folders(),
             submounts: self.submounts.clone(),
             frozen: self.frozen == Frozen::Yes,
         }
+    }
+
+    /// The names of its folders, with those of the host's tree that its broker changes.
+    fn folders(&self) -> Vec<String> {
+        let granted = self.grants.iter().map(|granted| granted.name.as_str());
+        let mut names: Vec<String> = granted.map(str::to_owned).collect();
+        for door in &self.doors.open {
+            if !names.iter().any(|name| name == door.name()) {
+                names.push(door.name().to_owned());
+            }
+        }
+        names
     }
 
     /// Copies of the sockets that a client needs: that of commands, then that of requests.

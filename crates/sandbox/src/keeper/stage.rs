@@ -7,7 +7,8 @@
 
 use crate::channel::{Channel, Peer};
 use crate::keeper::grounds::{Standing, become_root};
-use crate::keeper::{ids, template};
+use crate::keeper::template;
+use crate::keeper::view::{self, Outlook, make_folders};
 use crate::kernel::{
     Extent, Failed, Step, attach, below_root, copy_mount, locate, new_file_system, open_folder,
     restrict,
@@ -39,6 +40,8 @@ pub(crate) struct Cradled<'a> {
     pub(crate) grants: OwnedFd,
     /// The mount of a home that is kept on disk.
     pub(crate) home: Option<OwnedFd>,
+    /// The host's tree, if the session sees it; its mounts come from the keeper.
+    pub(crate) outlook: Option<Outlook>,
     /// A handle on the keeper, to see whether it still lives.
     pub(crate) keeper: BorrowedFd<'a>,
     pub(crate) control: Channel,
@@ -86,7 +89,11 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
         Ok(None) => leave(1),
         Err(errno) => return Err(Failed::new("hear from the keeper", errno)),
     }
-    become_inside(cradled.standing)?;
+    let seen = match &cradled.outlook {
+        Some(outlook) => Some((outlook, view::receive(&cradled.control, outlook)?)),
+        None => None,
+    };
+    become_inside(cradled)?;
     unshare(proof, Leave::Cgroups).step(|| "make a cgroup namespace".into())?;
     join_new_session_keyring().step(|| "make a session keyring".into())?;
     rustix::system::sethostname(cradled.plan.id.as_bytes()).step(|| "set the host name".into())?;
@@ -96,6 +103,9 @@ fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallib
     let mut builder = Builder { root: &root, scratch: &scratch, folders: Vec::new(), made: 0 };
     for step in &cradled.plan.own {
         builder.carry_out(step, cradled.grants.as_fd(), cradled.home.as_ref())?;
+    }
+    if let Some((outlook, mounts)) = seen {
+        builder.show_host(outlook, mounts)?;
     }
     become_root(&root)?;
     let requests = listen_for_requests().step(|| format!("listen at {REQUESTS}"))?;
@@ -125,13 +135,14 @@ fn has_ended(process: BorrowedFd<'_>) -> bool {
 }
 
 /// Takes the session's user and group id. In user mode the caller's own id is already mapped.
-fn become_inside(standing: Standing) -> Result<(), Failed> {
+fn become_inside(cradled: &Cradled<'_>) -> Result<(), Failed> {
     let named = || "take the session's user id".to_owned();
-    if standing == Standing::Root {
+    if cradled.standing == Standing::Root {
         rustix::thread::set_thread_groups(&[]).step(named)?;
     }
-    let gid = rustix::process::Gid::from_raw(ids::INSIDE);
-    let uid = rustix::process::Uid::from_raw(ids::INSIDE);
+    let (uid, gid) = view::inside(cradled.standing, &cradled.plan.view);
+    let gid = rustix::process::Gid::from_raw(gid);
+    let uid = rustix::process::Uid::from_raw(uid);
     rustix::thread::set_thread_res_gid(gid, gid, gid).step(named)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).step(named)?;
     // A change of ids clears the request to die with the keeper.
@@ -162,11 +173,11 @@ pub(crate) fn inodes_for(bytes: u64) -> u64 {
 }
 
 /// Carries out the session's own steps.
-struct Builder<'a> {
-    root: &'a OwnedFd,
-    scratch: &'a OwnedFd,
+pub(crate) struct Builder<'a> {
+    pub(crate) root: &'a OwnedFd,
+    pub(crate) scratch: &'a OwnedFd,
     /// Folders placed so far, by their path, with a writable handle where mount points can be made.
-    folders: Vec<(PathBuf, Option<OwnedFd>)>,
+    pub(crate) folders: Vec<(PathBuf, Option<OwnedFd>)>,
     made: u32,
 }
 
@@ -221,7 +232,12 @@ impl Builder<'_> {
         }
     }
 
-    fn place_scratch(&mut self, at: &[u8], mode: u32, access: Access) -> Result<(), Failed> {
+    pub(crate) fn place_scratch(
+        &mut self,
+        at: &[u8],
+        mode: u32,
+        access: Access,
+    ) -> Result<(), Failed> {
         let named = || format!("make the session's {}", String::from_utf8_lossy(at));
         self.make_place(at)?;
         let name = self.next_name();
@@ -279,28 +295,38 @@ impl Builder<'_> {
         }
     }
 
-    fn next_name(&mut self) -> String {
+    pub(crate) fn next_name(&mut self) -> String {
         self.made += 1;
         self.made.to_string()
     }
 
     /// Makes the mount point `at` if it lies in a folder that this session made; elsewhere it is
-    /// part of the template or of the grants.
-    fn make_place(&self, at: &[u8]) -> Result<(), Failed> {
-        let at = below_root(at);
-        let nearest = self
-            .folders
-            .iter()
-            .filter_map(|(path, folder)| Some((at.strip_prefix(path).ok()?, folder)))
-            .min_by_key(|(below, _)| below.as_os_str().len());
-        let Some((below, Some(folder))) = nearest else { return Ok(()) };
-        match mkdirat(folder, below, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(Failed::new(format!("make /{}", at.display()), errno)),
+    /// part of the template, of the grants or of the host.
+    pub(crate) fn make_place(&self, at: &[u8]) -> Result<(), Failed> {
+        let Some((folder, below)) = self.own_folder(at) else { return Ok(()) };
+        let named = || format!("make {}", String::from_utf8_lossy(at));
+        if below.as_os_str().is_empty() {
+            // It would cover a folder that the session was just given.
+            return Err(Failed::new(named(), Errno::EXIST));
         }
+        make_folders(folder, &below).step(named)
     }
 
-    fn place(&self, mount: BorrowedFd<'_>, at: &[u8]) -> Result<(), Failed> {
+    /// The folder that this session made in which a path lies, and the path below it; `None` if what
+    /// was placed deepest above the path is something else.
+    pub(crate) fn own_folder(&self, at: &[u8]) -> Option<(&OwnedFd, PathBuf)> {
+        let at = below_root(at);
+        // Of two at the same path the later one covers the other.
+        let (below, folder) = self
+            .folders
+            .iter()
+            .rev()
+            .filter_map(|(path, folder)| Some((at.strip_prefix(path).ok()?, folder)))
+            .min_by_key(|(below, _)| below.as_os_str().len())?;
+        Some((folder.as_ref()?, below.to_path_buf()))
+    }
+
+    pub(crate) fn place(&self, mount: BorrowedFd<'_>, at: &[u8]) -> Result<(), Failed> {
         let path = below_root(at);
         let named = || format!("mount /{}", path.display());
         let target = locate(self.root.as_fd(), &path).step(named)?;

@@ -68,6 +68,7 @@ pub(crate) fn survey(
     let mut facts = vec![kernel(), identity(grounds), namespaces(grounds)];
     facts.push(landlock());
     facts.push(seccomp());
+    facts.push(changes());
     facts.push(unix_sockets());
     facts.push(freezing(cgroups));
     facts.extend([
@@ -177,6 +178,21 @@ fn seccomp() -> Fact {
             "boot a kernel with CONFIG_SECCOMP_FILTER, 5.5 or newer",
         )
     }
+}
+
+fn changes() -> Fact {
+    let name = "recorded changes";
+    if cowork_sys::seccomp::knows_killable_waiting() {
+        let consequence = "folders can be granted `rw`: every change is recorded and can be undone";
+        return fact(name, "calls wait for the broker", Grade::Good, consequence, "");
+    }
+    fact(
+        name,
+        "calls do not wait through signals",
+        Grade::Reduced,
+        "folders cannot be granted `rw`: grant them `direct` (no undo) or `staged`",
+        "boot Linux 5.19 or newer",
+    )
 }
 
 fn unix_sockets() -> Fact {

@@ -281,7 +281,7 @@ fn maps(pid: i32, point: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct MountList {
     file: OwnedFd,
-    points: Option<Vec<PathBuf>>,
+    mounts: Option<Vec<Mount>>,
 }
 
 impl MountList {
@@ -289,23 +289,32 @@ impl MountList {
     pub(crate) fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
-        Ok(Self { file, points: None })
+        Ok(Self { file, mounts: None })
     }
 
     /// What is mounted inside `folder`.
     pub(crate) fn inside(&mut self, folder: &Path) -> Vec<PathBuf> {
+        let points = self.current().iter().map(|mount| &mount.point);
+        points.filter(|point| *point != folder && point.starts_with(folder)).cloned().collect()
+    }
+
+    /// Everything that is mounted.
+    pub(crate) fn all(&mut self) -> Vec<Mount> {
+        self.current().to_vec()
+    }
+
+    fn current(&mut self) -> &[Mount] {
         // The kernel marks the file when the namespace changes, and takes the mark off by poll.
         let mut watched = [PollFd::new(&self.file, PollFlags::PRI)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         let unchanged = poll(&mut watched, Some(&now)) == Ok(0);
-        if !unchanged || self.points.is_none() {
-            self.points = Some(self.read());
+        if !unchanged || self.mounts.is_none() {
+            self.mounts = Some(self.read());
         }
-        let points = self.points.iter().flatten();
-        points.filter(|point| *point != folder && point.starts_with(folder)).cloned().collect()
+        self.mounts.as_deref().unwrap_or_default()
     }
 
-    fn read(&self) -> Vec<PathBuf> {
+    fn read(&self) -> Vec<Mount> {
         let mut text = Vec::new();
         let mut chunk = [0; 16 * 1024];
         if rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(0)).is_err() {
@@ -315,23 +324,33 @@ impl MountList {
             text.extend_from_slice(chunk.get(..read).unwrap_or_default());
         }
         let text = String::from_utf8_lossy(&text);
-        text.lines().filter_map(Mount::parse).map(|mount| mount.point).collect()
+        text.lines().filter_map(Mount::parse).collect()
     }
 }
 
 /// A line of `mountinfo`.
 #[derive(Clone, Debug)]
 pub(crate) struct Mount {
-    id: u64,
+    pub(crate) id: u64,
+    /// The file system, as its numbers.
+    pub(crate) device: String,
+    /// Which folder of the file system it shows.
+    pub(crate) root: PathBuf,
+    /// Where.
     pub(crate) point: PathBuf,
+    /// The type of the file system.
+    pub(crate) kind: String,
 }
 
 impl Mount {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let id = fields.next()?.parse().ok()?;
-        let point = unescape(fields.nth(3)?);
-        Some(Self { id, point })
+        let device = fields.nth(1)?.to_owned();
+        let root = unescape(fields.next()?);
+        let point = unescape(fields.next()?);
+        let kind = fields.skip_while(|field| *field != "-").nth(1)?.to_owned();
+        Some(Self { id, device, root, point, kind })
     }
 }
 
@@ -371,5 +390,7 @@ mod tests {
         let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.id, mount.point), (36, PathBuf::from("/mnt 2")));
+        assert_eq!((&*mount.device, mount.root), ("98:0", PathBuf::from("/mnt1")));
+        assert_eq!(mount.kind, "ext3");
     }
 }

@@ -41,6 +41,8 @@ mod tasks;
 #[cfg(test)]
 mod trust;
 #[cfg(test)]
+mod view;
+#[cfg(test)]
 mod writes;
 #[cfg(test)]
 mod writes_paths;

@@ -1,17 +1,19 @@
 //! One call of a session: its arguments, read once, and who made it.
 
-use super::folders::Folders;
+use super::folders::{Folders, Start};
 use super::paths::PATH_MAX;
+use super::who::Caller;
 use super::{Files, HERE};
-use crate::broker::{Broker, low_half, thread_handle_of};
+use crate::broker::{Broker, low_half};
 use cowork_journal::hand::By;
 use cowork_sys::Errno;
 use cowork_sys::memory::read_process;
 use cowork_sys::seccomp::{Notification, still_waits};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::Arc;
 
 /// Most symbolic links that are followed for one path, as in the kernel.
 const MAX_LINKS: u32 = 40;
@@ -28,9 +30,12 @@ pub(super) struct Call<'a> {
     /// How often a folder had been moved then, and how often anything had been changed.
     pub(super) moves: u64,
     pub(super) changes: u64,
+    /// The folders that relative paths were found to start from, by descriptor.
+    pub(super) starts: RefCell<Vec<(i32, Start)>>,
+    /// The folder that was last gone down to, and from where.
+    pub(super) descended: RefCell<Option<(Start, Vec<u8>, Start)>>,
     links: Cell<u32>,
-    handle: OnceCell<OwnedFd>,
-    key: OnceCell<u64>,
+    caller: OnceCell<Arc<Caller>>,
     by: Cell<Option<By>>,
 }
 
@@ -48,9 +53,10 @@ impl<'a> Call<'a> {
             folders,
             moves: files.moves(),
             changes: files.names(),
+            starts: RefCell::default(),
+            descended: RefCell::default(),
             links: Cell::new(0),
-            handle: OnceCell::new(),
-            key: OnceCell::new(),
+            caller: OnceCell::new(),
             by: Cell::new(None),
         }
     }
@@ -127,26 +133,20 @@ impl<'a> Call<'a> {
         if waits { Ok(()) } else { Err(Errno::SRCH) }
     }
 
-    /// A handle on the caller's thread.
-    pub(super) fn thread(&self) -> Result<BorrowedFd<'_>, Errno> {
-        if self.handle.get().is_none() {
-            let handle = thread_handle_of(self.note.thread)?;
-            self.still_waits()?;
+    /// Who makes the call. Found by a number: whoever acts on it sees first whether the caller
+    /// still waits.
+    fn caller(&self) -> Result<&Caller, Errno> {
+        if self.caller.get().is_none() {
+            let caller = self.files.ledger.caller(self.note.thread)?;
             // Nobody else sets it: a call is one thread's.
-            cowork_sys::ignore(self.handle.set(handle));
+            cowork_sys::ignore(self.caller.set(caller));
         }
-        self.handle.get().map(AsFd::as_fd).ok_or(Errno::SRCH)
+        self.caller.get().map(Arc::as_ref).ok_or(Errno::SRCH)
     }
 
     /// A number that names the caller's thread and never another one.
     pub(super) fn key(&self) -> Result<u64, Errno> {
-        if let Some(key) = self.key.get() {
-            return Ok(*key);
-        }
-        let key = self.files.ledger.key(self.thread()?, self.note.thread)?;
-        self.still_waits()?;
-        cowork_sys::ignore(self.key.set(key));
-        Ok(key)
+        Ok(self.caller()?.key)
     }
 
     /// The set and the process that this call's changes belong to.
@@ -159,16 +159,15 @@ impl<'a> Call<'a> {
         Ok(by)
     }
 
-    /// What a relative path starts from: the working directory, or a descriptor.
+    /// What a relative path starts from: the working directory, or a descriptor. Found by a number,
+    /// like the caller.
     pub(super) fn base(&self, descriptor: i32) -> Result<OwnedFd, Errno> {
         if descriptor != HERE {
             return self.file(descriptor);
         }
-        let path = format!("/proc/{}/cwd", self.note.thread);
+        let path = format!("{}/cwd", self.note.thread);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let base = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        self.still_waits()?;
-        Ok(base)
+        rustix::fs::openat(&self.files.processes, path, flags, Mode::empty())
     }
 
     /// The caller's open file with this number.
@@ -176,7 +175,7 @@ impl<'a> Call<'a> {
         if descriptor < 0 {
             return Err(Errno::BADF);
         }
-        pidfd_getfd(self.thread()?, descriptor, PidfdGetfdFlags::empty())
+        pidfd_getfd(self.caller()?.handle.as_fd(), descriptor, PidfdGetfdFlags::empty())
     }
 
     /// Counts a symbolic link that is followed.

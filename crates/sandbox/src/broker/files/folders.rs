@@ -15,7 +15,7 @@ use cowork_sys::Errno;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The folders that are known at one instant.
 pub(super) type Folders = Arc<[Arc<Folder>]>;
@@ -120,10 +120,18 @@ impl Folder {
     /// The path below the folder of a handle on its writable mount. `ENOENT` if it was removed, or
     /// moved out of the folder.
     pub(super) fn whereabouts(&self, handle: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-        let path = path_of(handle)?;
-        if path.ends_with(DELETED) && rustix::fs::fstat(handle)?.st_nlink == 0 {
-            return Err(Errno::NOENT);
-        }
+        let path = match path_of_folder(handle) {
+            Ok(path) => path,
+            Err(Errno::NOENT) => return Err(Errno::NOENT),
+            // No folder, or one that may not be gone into.
+            Err(_) => {
+                let path = path_of(handle)?;
+                if path.ends_with(DELETED) && rustix::fs::fstat(handle)?.st_nlink == 0 {
+                    return Err(Errno::NOENT);
+                }
+                path
+            }
+        };
         let rest = below(&path, &self.below).ok_or(Errno::NOENT)?;
         Ok(rest.strip_prefix(b"/").unwrap_or(rest).to_vec())
     }
@@ -276,6 +284,22 @@ pub(super) fn identity(seen: &Statx) -> (u64, u64) {
 
 pub(super) fn kind_of(seen: &Statx) -> FileType {
     FileType::from_raw_mode(u32::from(seen.stx_mode))
+}
+
+/// The path of a folder, as the kernel says it; `ENOENT` if it was removed. This thread goes there
+/// to ask, since that takes no look-up, and does not stay: it would hold the mount.
+fn path_of_folder(folder: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    /// What the kernel puts before the path of what is on a mount that is attached nowhere.
+    const DETACHED: &[u8] = b"(unreachable)";
+    static HOME: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let home = HOME.get_or_init(|| rustix::fs::open("/", flags, Mode::empty()).ok());
+    let home = home.as_ref().ok_or(Errno::ACCESS)?;
+    rustix::process::fchdir(folder)?;
+    let path = rustix::process::getcwd(Vec::new());
+    rustix::process::fchdir(home)?;
+    let path = path?.into_bytes();
+    Ok(path.strip_prefix(DETACHED).unwrap_or(&path).to_vec())
 }
 
 /// The path of a handle, as the kernel says it.

@@ -64,6 +64,8 @@ pub(super) struct Place {
     pub(super) slash: bool,
     /// Which file was judged under this name, where that matters.
     pub(super) judged: Cell<Option<(u64, u64)>>,
+    /// What was seen there on the way, or that nothing was (`ENOENT`), for whoever looks first.
+    found: Cell<Option<Box<Result<Stat, Errno>>>>,
 }
 
 impl Place {
@@ -78,11 +80,12 @@ impl Place {
 
     /// What is there, if something is.
     pub(super) fn seen(&self) -> Result<Option<Stat>, Errno> {
-        match rustix::fs::statat(&*self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(errno),
-        }
+        let found = self.found.take();
+        either(found.map_or_else(|| self.look(), |found| *found))
+    }
+
+    fn look(&self) -> Result<Stat, Errno> {
+        rustix::fs::statat(&*self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// What is there; `ENOENT` if nothing is.
@@ -93,7 +96,7 @@ impl Place {
     /// Says `ESTALE` if another file than the one that was judged has the name now.
     pub(super) fn verify_file(&self) -> Result<(), Errno> {
         let Some(judged) = self.judged.get() else { return Ok(()) };
-        let found = self.seen()?.map(|stat| (stat.st_dev, stat.st_ino));
+        let found = either(self.look())?.map(|stat| (stat.st_dev, stat.st_ino));
         if found.is_none_or(|found| found == judged) { Ok(()) } else { Err(Errno::STALE) }
     }
 
@@ -103,6 +106,15 @@ impl Place {
         let name = self.name.to_bytes();
         let path = if name == b"." { folder } else { join(&folder, name) };
         if path == self.path { Ok(()) } else { Err(Errno::STALE) }
+    }
+}
+
+/// What a look says, if it has found something.
+fn either(found: Result<Stat, Errno>) -> Result<Option<Stat>, Errno> {
+    match found {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -117,11 +129,20 @@ pub(super) fn locate(
         None => Err(Errno::NOENT),
         Some(b'/') => absolute(call, path, last),
         Some(_) => {
+            // What a call names twice is the same both times.
+            let known = call.starts.borrow().iter().find(|(of, _)| *of == descriptor).cloned();
+            if let Some((_, start)) = known {
+                return within(call, &start, path, last);
+            }
             let base = call.base(descriptor)?;
             let seen = look(base.as_fd())?;
             match folder_of(call, seen.stx_mnt_id) {
                 Some(_) if kind_of(&seen) != FileType::Directory => Err(Errno::NOTDIR),
-                Some(folder) => within(call, &folder.writable(base.as_fd(), &seen)?, path, last),
+                Some(folder) => {
+                    let start = folder.writable(base.as_fd(), &seen)?;
+                    call.starts.borrow_mut().push((descriptor, start.clone()));
+                    within(call, &start, path, last)
+                }
                 None => outside(call, Base::Folder(base), path, last),
             }
         }
@@ -208,7 +229,7 @@ pub(super) fn within(
     let found = if components(folder).next().is_none() {
         start.clone()
     } else {
-        let Some(found) = descend(start, folder)? else {
+        let Some(found) = descend(call, start, folder)? else {
             let from = join(&start.folder.inside, &start.path);
             return super::walk::walk(call, None, &join(&from, rest), last);
         };
@@ -223,8 +244,23 @@ pub(super) fn within(
     finish(call, &found, (parts.name, parts.slash), last)
 }
 
-/// Goes down from a folder; `None` if that leads elsewhere, or may do so.
-fn descend(start: &Start, path: &[u8]) -> Result<Option<Start>, Errno> {
+/// Goes down from a folder; `None` if that leads elsewhere, or may do so. What a call goes down to
+/// twice is the same both times.
+fn descend(call: &Call<'_>, start: &Start, path: &[u8]) -> Result<Option<Start>, Errno> {
+    if let Some((from, way, found)) = &*call.descended.borrow()
+        && Arc::ptr_eq(&from.handle, &start.handle)
+        && way == path
+    {
+        return Ok(Some(found.clone()));
+    }
+    let found = go_down(start, path)?;
+    if let Some(found) = &found {
+        call.descended.replace(Some((start.clone(), path.to_vec(), found.clone())));
+    }
+    Ok(found)
+}
+
+fn go_down(start: &Start, path: &[u8]) -> Result<Option<Start>, Errno> {
     let open = |how| {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         open_beneath(start.handle.as_fd(), path, flags, how)
@@ -269,6 +305,13 @@ pub(super) fn finish(
     }
     let text = for_kernel(name)?;
     let stat = rustix::fs::statat(&*parent.handle, &text, AtFlags::SYMLINK_NOFOLLOW);
+    let seen = |found| {
+        let found_there = at(parent, (name, slash))?;
+        if let Where::At(place) = &found_there {
+            place.found.set(Some(Box::new(found)));
+        }
+        Ok(found_there)
+    };
     match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Symlink) => {
             call.count_link()?;
@@ -280,9 +323,8 @@ pub(super) fn finish(
                 Some(_) => within(call, parent, &target, last),
             }
         }
-        Ok(FileType::Directory) | Err(Errno::NOENT) => at(parent, (name, slash)),
-        Ok(_) if slash => Err(Errno::NOTDIR),
-        Ok(_) => at(parent, (name, slash)),
+        Ok(kind) if slash && kind != FileType::Directory => Err(Errno::NOTDIR),
+        Ok(_) | Err(Errno::NOENT) => seen(stat),
         Err(errno) => Err(errno),
     }
 }
@@ -297,6 +339,7 @@ pub(super) fn at(parent: &Start, (name, slash): (&[u8], bool)) -> Result<Where, 
         ending: Ending::Name,
         slash,
         judged: Cell::new(None),
+        found: Cell::new(None),
     }))
 }
 
@@ -318,8 +361,8 @@ pub(super) fn directory(found: Start, ending: Ending) -> Result<Where, Errno> {
         }
         (Arc::new(parent), name)
     };
-    let judged = Cell::new(None);
-    Ok(Where::At(Place { folder, parent, name, path, ending, slash: true, judged }))
+    let (judged, found) = (Cell::new(None), Cell::new(None));
+    Ok(Where::At(Place { folder, parent, name, path, ending, slash: true, judged, found }))
 }
 
 /// What a path outside starts from.

@@ -7,6 +7,7 @@ use super::call::Call;
 use super::who::Status;
 use cowork_sys::Errno;
 use rustix::fs::Mode;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,13 +66,21 @@ impl Masks {
     }
 }
 
-/// Does something with the caller's mask. The mask is this thread's own.
+thread_local! {
+    /// The mask that this thread has, once it has set one.
+    static OWN: Cell<Option<Mode>> = const { Cell::new(None) };
+}
+
+/// Does something with the caller's mask. The mask is this thread's own, and stays until the next
+/// caller has another one: nothing else here is made with it.
 pub(super) fn with_mask<T>(
     call: &Call<'_>,
     work: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let own = rustix::process::umask(call.files.masks.of(call)?);
-    let result = work();
-    rustix::process::umask(own);
-    result
+    let mask = call.files.masks.of(call)?;
+    if OWN.get() != Some(mask) {
+        rustix::process::umask(mask);
+        OWN.set(Some(mask));
+    }
+    work()
 }

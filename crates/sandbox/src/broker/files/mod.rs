@@ -125,9 +125,10 @@ const CARRIERS: [(&str, Carrier); 39] = [
 
 /// The folders of a session and everything that is known about their changes.
 pub(super) struct Files {
-    session: String,
     /// The session's root.
     root: OwnedFd,
+    /// `/proc`.
+    processes: OwnedFd,
     hand: Result<Mutex<Hand>, Errno>,
     folders: RwLock<Folders>,
     carriers: HashMap<i32, Carrier>,
@@ -157,22 +158,19 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Prepares for the session `session`, whose first process is `init`.
-    pub(super) fn new(
-        line: OwnedFd,
-        store: Option<OwnedFd>,
-        (session, init): (String, u32),
-    ) -> Result<Self, Errno> {
+    /// Prepares for the session whose first process is `init`.
+    pub(super) fn new(line: OwnedFd, store: Option<OwnedFd>, init: u32) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, format!("/proc/{init}/root"), flags, Mode::empty())?;
+        let processes = rustix::fs::openat(CWD, "/proc", flags, Mode::empty())?;
         let arch = Arch::native().ok_or(Errno::NOSYS)?;
         let number = |call| i32::try_from(arch.number_of(call)?).ok();
         let carriers =
             CARRIERS.iter().filter_map(|(call, carrier)| Some((number(call)?, *carrier)));
         let losses = store.is_none().then(Mutex::default);
         Ok(Self {
-            session,
             root,
+            processes,
             hand: Hand::open(store).map(Mutex::new),
             folders: RwLock::new(Arc::new([])),
             carriers: carriers.collect(),
@@ -334,8 +332,7 @@ impl Files {
     fn folder(&self, about: BrokeredFolder, handles: Vec<OwnedFd>) -> Result<Folder, Errno> {
         let mut handles = handles.into_iter();
         let root = handles.next().ok_or(Errno::BADF)?;
-        let inside =
-            format!("{}/{}/mnt/{}", cowork_policy::plan::SESSIONS, self.session, about.name);
+        let inside = about.at.clone();
         let seen = self.in_session(&inside)?;
         let number = self.hand()?.add_folder(cowork_journal::hand::Folder {
             name: about.name.clone(),
@@ -347,11 +344,11 @@ impl Files {
             caps: about.rules.caps,
             owner: about.owner,
         })?;
-        Folder::new(about, number, root, (inside.into_bytes(), seen))
+        Folder::new(about, number, root, (inside, seen))
     }
 
     /// The mount that the session has at a path.
-    fn in_session(&self, path: &str) -> Result<u64, Errno> {
+    fn in_session(&self, path: &[u8]) -> Result<u64, Errno> {
         let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let found = crate::kernel::retry(|| {

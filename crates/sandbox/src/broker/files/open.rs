@@ -96,10 +96,14 @@ fn open_at(
         let place = match locate(call, descriptor, &path, last)? {
             Where::At(place) => place,
             Where::Outside => return Ok(Outcome::Continue),
-            Where::Held(folder, file) => match of_held(&folder, &file)? {
-                Some(place) => place,
-                None => return again(&file, flags).map(|file| Outcome::File(file, at_exec(flags))),
-            },
+            Where::Held(folder, file) => {
+                if let Some(place) = of_held(&folder, &file)? {
+                    place
+                } else {
+                    call.still_waits()?;
+                    return again(&file, flags).map(|file| Outcome::File(file, at_exec(flags)));
+                }
+            }
         };
         if creates && place.ending != Ending::Name {
             return Err(if exclusive { Errno::EXIST } else { Errno::ISDIR });
@@ -216,7 +220,13 @@ fn create(
     // What is there by now was not judged.
     let wanted = (flags & PASSED) | OFlags::CREATE | OFlags::EXCL | SAFELY;
     let opened = with_mask(call, || {
-        call.act(&[place], |hand, by| hand.open_file(by, place.spot(), wanted, mode))
+        call.act(&[place], |hand, by| {
+            if call.files.names() == call.changes {
+                // Nobody has changed anything since it was seen that nothing is there.
+                return hand.create_file(by, place.spot(), wanted, mode).map(Opened::File);
+            }
+            hand.open_file(by, place.spot(), wanted, mode)
+        })
     });
     if opened.is_ok() {
         place.folder.growth.count(1);

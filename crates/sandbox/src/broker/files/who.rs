@@ -6,18 +6,21 @@
 
 use super::Files;
 use super::call::Call;
-use crate::broker::thread_handle_of;
+use crate::broker::{exact_handle_of, thread_handle_of};
 use cowork_api::Text;
 use cowork_api::files::SetKind;
 use cowork_journal::hand::By;
 use cowork_sys::Errno;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most threads and processes that are remembered; beyond, they are found out again.
 const MAX_KNOWN: usize = 4096;
+/// Most threads to which a handle is kept; beyond, they are opened again.
+const MAX_CALLERS: usize = 256;
 /// Most generations from a process up to its command.
 const MAX_DEPTH: u32 = 4096;
 /// Most arguments of a process that are recorded, and most bytes of each.
@@ -57,7 +60,7 @@ impl Status {
 
 /// The parent and the session of a process, as the host numbers them.
 fn ancestry(process: u32) -> Result<(u32, u32), Errno> {
-    let text = std::fs::read(format!("/proc/{process}/stat")).map_err(|_gone| Errno::SRCH)?;
+    let text = stat_of(process)?;
     parse_ancestry(&String::from_utf8_lossy(&text)).ok_or(Errno::SRCH)
 }
 
@@ -69,9 +72,14 @@ fn parse_ancestry(text: &str) -> Option<(u32, u32)> {
     Some((parent, session))
 }
 
+/// What the kernel says about one thread. About a whole process it would add up all its threads.
+fn stat_of(thread: u32) -> Result<Vec<u8>, Errno> {
+    std::fs::read(format!("/proc/{thread}/task/{thread}/stat")).map_err(|_gone| Errno::SRCH)
+}
+
 /// When a thread was started, in ticks since the machine was.
 fn start_of(thread: u32) -> Result<u64, Errno> {
-    let text = std::fs::read(format!("/proc/{thread}/stat")).map_err(|_gone| Errno::SRCH)?;
+    let text = stat_of(thread)?;
     let text = String::from_utf8_lossy(&text);
     let fields = text.rsplit_once(") ").map(|(_, fields)| fields);
     let start = fields.and_then(|fields| fields.split(' ').nth(19)?.parse().ok());
@@ -100,11 +108,30 @@ fn split_arguments(bytes: &[u8]) -> Vec<Text> {
     bytes.split(|byte| *byte == 0).take(MAX_ARGUMENTS).map(cut).collect()
 }
 
+/// A thread that made a call.
+pub(super) struct Caller {
+    /// A handle on it.
+    pub(super) handle: OwnedFd,
+    /// A number that names it and never another one.
+    pub(super) key: u64,
+}
+
+impl Caller {
+    /// Whether the thread has ended. Until then its number is nobody else's.
+    fn is_gone(&self) -> bool {
+        let mut watched = [PollFd::new(&self.handle, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut watched, Some(&now)) != Ok(0)
+    }
+}
+
 /// Who was seen, and the sets that are open.
 pub(super) struct Ledger {
     /// The session's first process.
     init: u32,
     numbered: OnceLock<bool>,
+    /// Threads that called, by their number, which is looked at again before it is believed.
+    callers: Mutex<HashMap<u32, Arc<Caller>>>,
     state: Mutex<State>,
 }
 
@@ -114,6 +141,16 @@ struct State {
     threads: HashMap<u64, u64>,
     processes: HashMap<u64, Known>,
     sets: Vec<Open>,
+}
+
+impl State {
+    /// Remembers which process a thread belongs to.
+    fn remember(&mut self, thread: u64, process: u64) {
+        if self.threads.len() >= MAX_KNOWN {
+            self.threads.clear();
+        }
+        self.threads.insert(thread, process);
+    }
 }
 
 /// A process that was seen.
@@ -145,7 +182,36 @@ struct Found {
 
 impl Ledger {
     pub(super) fn new(init: u32) -> Self {
-        Self { init, numbered: OnceLock::new(), state: Mutex::default() }
+        let (numbered, callers) = (OnceLock::new(), Mutex::default());
+        Self { init, numbered, callers, state: Mutex::default() }
+    }
+
+    /// Who has this number now.
+    pub(super) fn caller(&self, thread: u32) -> Result<Arc<Caller>, Errno> {
+        let known = self.callers().get(&thread).map(Arc::clone);
+        if let Some(known) = known.filter(|known| !known.is_gone()) {
+            return Ok(known);
+        }
+        let handle = match exact_handle_of(thread) {
+            Err(Errno::INVAL) => {
+                let handle = thread_handle_of(thread)?;
+                let key = self.key(handle.as_fd(), thread)?;
+                return Ok(Arc::new(Caller { handle, key }));
+            }
+            handle => handle?,
+        };
+        let key = self.key(handle.as_fd(), thread)?;
+        let caller = Arc::new(Caller { handle, key });
+        let mut callers = self.callers();
+        if callers.len() >= MAX_CALLERS {
+            callers.clear();
+        }
+        callers.insert(thread, Arc::clone(&caller));
+        Ok(caller)
+    }
+
+    fn callers(&self) -> MutexGuard<'_, HashMap<u32, Arc<Caller>>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A number that names the thread of a handle and never another one.
@@ -170,21 +236,12 @@ impl Ledger {
     /// The set and process of a caller. Begins a set if it is a new command's.
     pub(super) fn identify(&self, call: &Call<'_>) -> Result<By, Errno> {
         let thread = call.key()?;
-        let stale = {
-            let state = self.state();
-            let process = state.threads.get(&thread).and_then(|key| state.processes.get(key));
-            match process {
-                Some(known) if known.looked.elapsed() < FRESH => return Ok(known.by),
-                Some(known) => Some((known.by, known.number)),
-                None => None,
-            }
-        };
-        if let Some((by, number)) = stale {
-            let arguments = arguments_of(number);
-            call.still_waits()?;
-            return self.refresh(call.files, thread, by, arguments);
+        if let Some(by) = self.recall(call, thread)? {
+            return Ok(by);
         }
-        let found = self.find(call)?;
+        let Some(found) = self.find(call, thread)? else {
+            return self.recall(call, thread)?.ok_or(Errno::STALE);
+        };
         let arguments = arguments_of(found.number);
         let of_root = if found.root.0 == found.number {
             arguments.clone()
@@ -193,6 +250,22 @@ impl Ledger {
         };
         call.still_waits()?;
         self.enter(call.files, thread, &found, (arguments, of_root))
+    }
+
+    /// The set and process of a thread that is known.
+    fn recall(&self, call: &Call<'_>, thread: u64) -> Result<Option<By>, Errno> {
+        let (by, number) = {
+            let state = self.state();
+            let process = state.threads.get(&thread).and_then(|key| state.processes.get(key));
+            match process {
+                Some(known) if known.looked.elapsed() < FRESH => return Ok(Some(known.by)),
+                Some(known) => (known.by, known.number),
+                None => return Ok(None),
+            }
+        };
+        let arguments = arguments_of(number);
+        call.still_waits()?;
+        self.refresh(call.files, thread, by, arguments).map(Some)
     }
 
     /// Records the arguments of a process again if they are others.
@@ -216,19 +289,24 @@ impl Ledger {
         Ok(by)
     }
 
-    /// Finds out which process a caller is, and which command it belongs to.
-    fn find(&self, call: &Call<'_>) -> Result<Found, Errno> {
-        let thread = call.note.thread;
-        let status = Status::of(thread)?;
+    /// Finds out which process a caller is, and which command it belongs to. Nothing if the process
+    /// is known: from now on so is the thread.
+    fn find(&self, call: &Call<'_>, thread: u64) -> Result<Option<Found>, Errno> {
+        let status = Status::of(call.note.thread)?;
         let number = status.process;
-        let process = if number == thread {
-            (call.key()?, status.inside)
-        } else {
-            (self.key_of(number)?, Status::of(number)?.inside)
-        };
-        let found = self.trace(number, process)?;
+        let is_first = number == call.note.thread;
+        let key = if is_first { thread } else { self.key_of(number)? };
         call.still_waits()?;
-        Ok(found)
+        let mut state = self.state();
+        if state.processes.contains_key(&key) {
+            state.remember(thread, key);
+            return Ok(None);
+        }
+        drop(state);
+        let inside = if is_first { status.inside } else { Status::of(number)?.inside };
+        let found = self.trace(number, (key, inside))?;
+        call.still_waits()?;
+        Ok(Some(found))
     }
 
     /// The command that a process belongs to.
@@ -274,12 +352,12 @@ impl Ledger {
         (arguments, of_root): (Vec<Text>, Vec<Text>),
     ) -> Result<By, Errno> {
         let mut state = self.state();
-        if state.threads.len() >= MAX_KNOWN || state.processes.len() >= MAX_KNOWN {
+        if state.processes.len() >= MAX_KNOWN {
             state.threads.clear();
             state.processes.clear();
         }
+        state.remember(thread, found.key);
         if let Some(by) = state.processes.get(&found.key).map(|known| known.by) {
-            state.threads.insert(thread, found.key);
             return Ok(by);
         }
         let (root, root_key) = found.root;
@@ -302,7 +380,6 @@ impl Ledger {
         let by = By { set: open.set, process: found.inside };
         files.hand()?.process(by, arguments.clone())?;
         let looked = Instant::now();
-        state.threads.insert(thread, found.key);
         state.processes.insert(found.key, Known { by, number: found.number, arguments, looked });
         Ok(by)
     }

@@ -81,7 +81,7 @@ fn carry_over(
     let failed = |errno| Refusal::kernel("record what is applied", errno);
     let keeping = desk.keeping();
     let trashes: Vec<_> = walks.iter().map(|(layers, _)| desk.trash(&layers.grant)).collect();
-    let (store, _) = desk.hand_over();
+    let (store, ..) = desk.hand_over();
     let mut hand = Hand::open(Some(store)).map_err(failed)?;
     keeping.settle();
     let set = hand.begin(SetKind::Apply, 0, Vec::new()).map_err(failed)?;
