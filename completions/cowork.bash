@@ -16,11 +16,20 @@ _cowork() {
             ",$1")
                 cmd="cowork"
                 ;;
+            cowork,agent)
+                cmd="cowork__subcmd__agent"
+                ;;
+            cowork,agents)
+                cmd="cowork__subcmd__agents"
+                ;;
             cowork,allow)
                 cmd="cowork__subcmd__allow"
                 ;;
             cowork,apply)
                 cmd="cowork__subcmd__apply"
+                ;;
+            cowork,ask)
+                cmd="cowork__subcmd__ask"
                 ;;
             cowork,attach)
                 cmd="cowork__subcmd__attach"
@@ -33,6 +42,12 @@ _cowork() {
                 ;;
             cowork,changes)
                 cmd="cowork__subcmd__changes"
+                ;;
+            cowork,claude)
+                cmd="cowork__subcmd__claude"
+                ;;
+            cowork,codex)
+                cmd="cowork__subcmd__codex"
                 ;;
             cowork,completions)
                 cmd="cowork__subcmd__completions"
@@ -70,6 +85,9 @@ _cowork() {
             cowork,explain)
                 cmd="cowork__subcmd__explain"
                 ;;
+            cowork,gemini)
+                cmd="cowork__subcmd__gemini"
+                ;;
             cowork,grant)
                 cmd="cowork__subcmd__grant"
                 ;;
@@ -91,17 +109,26 @@ _cowork() {
             cowork,man)
                 cmd="cowork__subcmd__man"
                 ;;
+            cowork,mcp)
+                cmd="cowork__subcmd__mcp"
+                ;;
             cowork,net)
                 cmd="cowork__subcmd__net"
                 ;;
             cowork,new)
                 cmd="cowork__subcmd__new"
                 ;;
+            cowork,opencode)
+                cmd="cowork__subcmd__opencode"
+                ;;
             cowork,path)
                 cmd="cowork__subcmd__path"
                 ;;
             cowork,pause)
                 cmd="cowork__subcmd__pause"
+                ;;
+            cowork,policy)
+                cmd="cowork__subcmd__policy"
                 ;;
             cowork,protect)
                 cmd="cowork__subcmd__protect"
@@ -136,6 +163,9 @@ _cowork() {
             cowork,shell)
                 cmd="cowork__subcmd__shell"
                 ;;
+            cowork,srt)
+                cmd="cowork__subcmd__srt"
+                ;;
             cowork,start)
                 cmd="cowork__subcmd__start"
                 ;;
@@ -144,6 +174,12 @@ _cowork() {
                 ;;
             cowork,stop)
                 cmd="cowork__subcmd__stop"
+                ;;
+            cowork,task)
+                cmd="cowork__subcmd__task"
+                ;;
+            cowork,tasks)
+                cmd="cowork__subcmd__tasks"
                 ;;
             cowork,undo)
                 cmd="cowork__subcmd__undo"
@@ -175,6 +211,9 @@ _cowork() {
             cowork__subcmd__net,standing)
                 cmd="cowork__subcmd__net__subcmd__standing"
                 ;;
+            cowork__subcmd__policy,import)
+                cmd="cowork__subcmd__policy__subcmd__import"
+                ;;
             cowork__subcmd__protect,add)
                 cmd="cowork__subcmd__protect__subcmd__add"
                 ;;
@@ -183,6 +222,9 @@ _cowork() {
                 ;;
             cowork__subcmd__protect,remove)
                 cmd="cowork__subcmd__protect__subcmd__remove"
+                ;;
+            cowork__subcmd__secret,import)
+                cmd="cowork__subcmd__secret__subcmd__import"
                 ;;
             cowork__subcmd__secret,ls)
                 cmd="cowork__subcmd__secret__subcmd__ls"
@@ -193,6 +235,21 @@ _cowork() {
             cowork__subcmd__secret,set)
                 cmd="cowork__subcmd__secret__subcmd__set"
                 ;;
+            cowork__subcmd__task,cancel)
+                cmd="cowork__subcmd__task__subcmd__cancel"
+                ;;
+            cowork__subcmd__task,pause)
+                cmd="cowork__subcmd__task__subcmd__pause"
+                ;;
+            cowork__subcmd__task,resume)
+                cmd="cowork__subcmd__task__subcmd__resume"
+                ;;
+            cowork__subcmd__task,show)
+                cmd="cowork__subcmd__task__subcmd__show"
+                ;;
+            cowork__subcmd__task,steer)
+                cmd="cowork__subcmd__task__subcmd__steer"
+                ;;
             *)
                 ;;
         esac
@@ -200,8 +257,48 @@ _cowork() {
 
     case "${cmd}" in
         cowork)
-            opts="-h -V --help --version run new ls status exec shell logs attach grant revoke changes diff undo redo history apply discard protect allow deny net secret publish unpublish requests decide cp path pause resume cancel stop start rm set usage audit events init delete explain doctor daemon help completions man"
+            opts="-h -V --help --version run new ls status exec shell claude codex gemini opencode agent agents ask tasks task srt policy logs attach grant revoke changes diff undo redo history apply discard protect allow deny net secret publish unpublish requests decide cp path pause resume cancel stop start rm set usage audit events init delete explain doctor mcp daemon help completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__agent)
+            opts="-h --new --nested --staged --force --install --program --secret --env --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__agents)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -270,6 +367,40 @@ _cowork() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__ask)
+            opts="-h --session --agent --model --new --yes --no --program --secret --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --session)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -391,6 +522,58 @@ _cowork() {
             fi
             case "${prev}" in
                 --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__claude)
+            opts="-h --new --nested --staged --force --install --program --secret --env --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__codex)
+            opts="-h --new --nested --staged --force --install --program --secret --env --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -697,6 +880,32 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__gemini)
+            opts="-h --new --nested --staged --force --install --program --secret --env --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__grant)
             opts="-h --force --direct --guard --quota --quota-files --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -864,6 +1073,112 @@ _cowork() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__mcp)
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --session --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --grant)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --outputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --direct)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deny)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ask)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --processes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --open-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scratch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --session)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1085,6 +1400,32 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__opencode)
+            opts="-h --new --nested --staged --force --install --program --secret --env --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__path)
             opts="-h --inside --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1102,6 +1443,34 @@ _cowork() {
         cowork__subcmd__pause)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__policy)
+            opts="-h --help import"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__policy__subcmd__import)
+            opts="-h --help srt claude-code"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1376,12 +1745,42 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__secret)
-            opts="-h --help set ls rm"
+            opts="-h --help set import ls rm"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__secret__subcmd__import)
+            opts="-h --from --name --host --token-url --json --help claude"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1418,7 +1817,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__secret__subcmd__set)
-            opts="-h --host --mode --as --env --json --help"
+            opts="-h --host --mode --as --env --for --user --file --oauth --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1437,6 +1836,18 @@ _cowork() {
                     return 0
                     ;;
                 --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -W "git netrc npm pypi cargo" -- "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1523,6 +1934,36 @@ _cowork() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cowork__subcmd__srt)
+            opts="-V -d -s -c -h --version --debug --settings --control-fd --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --settings)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cowork__subcmd__start)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1552,6 +1993,108 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__stop)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__task)
+            opts="-h --help show steer pause resume cancel"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__task__subcmd__cancel)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__task__subcmd__pause)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__task__subcmd__resume)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__task__subcmd__show)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__task__subcmd__steer)
+            opts="-h --json --say --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --say)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cowork__subcmd__tasks)
             opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

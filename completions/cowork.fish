@@ -32,6 +32,17 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "ls" -d 'List sessions
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "status" -d 'Show a session at a glance: state, protection, limits, grants, commands'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "exec" -d 'Run a command in a session'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "shell" -d 'Open a shell in a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "claude" -d 'Run Claude Code in a session on the current folder'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "codex" -d 'Run Codex in a session on the current folder'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "gemini" -d 'Run Gemini CLI in a session on the current folder'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "opencode" -d 'Run opencode in a session on the current folder'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "agent" -d 'Run an agent by its name in a session on the current folder'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "agents" -d 'List agents: where their programs are, and which credentials they have'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "ask" -d 'Give a task to an agent in a session on the current folder, and print its answer'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "tasks" -d 'List tasks of agents'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "task" -d 'Show a task of an agent, steer it, pause it, resume it, or call it off'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "srt" -d 'Run a command as `srt` would, with its settings'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "policy" -d 'Write a policy from settings of other sandboxes'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "logs" -d 'Show what a command wrote'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "attach" -d 'Connect to a command that runs'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "grant" -d 'Grant a folder to a session while it runs, or change what it may do with one'
@@ -68,6 +79,7 @@ complete -c cowork -n "__fish_cowork_needs_command" -f -a "init" -d 'Make the de
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "delete" -d 'Remove the default session'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "explain" -d 'Show the plan of a session step by step, and which protection is in force; run nothing'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "doctor" -d 'Look at what this host can do for sessions, and how to get what is missing'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "mcp" -d 'Let a client of the Model Context Protocol use sessions as tools'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "daemon" -d 'Run the daemon in the foreground, or stop it'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "help" -d 'Explain a verb'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "completions" -d 'Write a completion script for a shell'
@@ -163,6 +175,91 @@ complete -c cowork -n "__fish_cowork_using_subcommand exec" -s h -l help -d 'Pri
 complete -c cowork -n "__fish_cowork_using_subcommand shell" -l env -d 'Set a variable for the shell, or pass one of yours by its name alone' -r
 complete -c cowork -n "__fish_cowork_using_subcommand shell" -l cd -d 'The folder in the session that the shell starts in' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand shell" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l secret -d 'The secret that the agent proves itself with, if several are stored' -r
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l env -d 'Set a variable for the agent, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l new -d 'Make a new session, even if there is one for this folder'
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l nested -d 'Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged'
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l staged -d 'Let changes of the folder wait until `cowork apply`'
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l force -d 'Grant the current folder even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -l install -d 'Install the agent in the session\'s home with npm, and use that one'
+complete -c cowork -n "__fish_cowork_using_subcommand claude" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l secret -d 'The secret that the agent proves itself with, if several are stored' -r
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l env -d 'Set a variable for the agent, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l new -d 'Make a new session, even if there is one for this folder'
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l nested -d 'Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged'
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l staged -d 'Let changes of the folder wait until `cowork apply`'
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l force -d 'Grant the current folder even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -l install -d 'Install the agent in the session\'s home with npm, and use that one'
+complete -c cowork -n "__fish_cowork_using_subcommand codex" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l secret -d 'The secret that the agent proves itself with, if several are stored' -r
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l env -d 'Set a variable for the agent, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l new -d 'Make a new session, even if there is one for this folder'
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l nested -d 'Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged'
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l staged -d 'Let changes of the folder wait until `cowork apply`'
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l force -d 'Grant the current folder even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -l install -d 'Install the agent in the session\'s home with npm, and use that one'
+complete -c cowork -n "__fish_cowork_using_subcommand gemini" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l secret -d 'The secret that the agent proves itself with, if several are stored' -r
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l env -d 'Set a variable for the agent, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l new -d 'Make a new session, even if there is one for this folder'
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l nested -d 'Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged'
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l staged -d 'Let changes of the folder wait until `cowork apply`'
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l force -d 'Grant the current folder even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -l install -d 'Install the agent in the session\'s home with npm, and use that one'
+complete -c cowork -n "__fish_cowork_using_subcommand opencode" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l secret -d 'The secret that the agent proves itself with, if several are stored' -r
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l env -d 'Set a variable for the agent, or pass one of yours by its name alone' -r
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l new -d 'Make a new session, even if there is one for this folder'
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l nested -d 'Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged'
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l staged -d 'Let changes of the folder wait until `cowork apply`'
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l force -d 'Grant the current folder even if it holds keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -l install -d 'Install the agent in the session\'s home with npm, and use that one'
+complete -c cowork -n "__fish_cowork_using_subcommand agent" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand agents" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand agents" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l session -d 'The session; without it one for the current folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l agent -d 'The agent' -r
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l model -d 'The model, as the agent calls it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l secret -d 'The secret that the agent proves itself with, in place of the first one that is stored' -r
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l new -d 'Make a new session, even if there is one for this folder'
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l yes -d 'Let the agent use every tool without asking; the session\'s limits hold as ever'
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l no -d 'Refuse every tool that has to be asked for'
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand ask" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand tasks" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand tasks" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and not __fish_seen_subcommand_from show steer pause resume cancel" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and not __fish_seen_subcommand_from show steer pause resume cancel" -f -a "show" -d 'Show a task: what was said and done, and what came of it'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and not __fish_seen_subcommand_from show steer pause resume cancel" -f -a "steer" -d 'Say something to the agent while it works'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and not __fish_seen_subcommand_from show steer pause resume cancel" -f -a "pause" -d 'Let the agent stand still'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and not __fish_seen_subcommand_from show steer pause resume cancel" -f -a "resume" -d 'Let the agent go on'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and not __fish_seen_subcommand_from show steer pause resume cancel" -f -a "cancel" -d 'Call the task off'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from show" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from steer" -l say -d 'What is said; `-` to read it from standard input' -r
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from steer" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from steer" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from pause" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from pause" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from resume" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from cancel" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand task; and __fish_seen_subcommand_from cancel" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand srt" -s s -l settings -d 'The settings [default: ~/.srt-settings.json, if it is there]' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand srt" -s c -d 'Run a line of the shell, as it is' -r
+complete -c cowork -n "__fish_cowork_using_subcommand srt" -l control-fd -d 'Read settings from this open descriptor while the command runs, one document a line' -r
+complete -c cowork -n "__fish_cowork_using_subcommand srt" -s V -l version -d 'Say which version of srt this stands in for'
+complete -c cowork -n "__fish_cowork_using_subcommand srt" -s d -l debug -d 'Say on standard error what is done'
+complete -c cowork -n "__fish_cowork_using_subcommand srt" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand policy; and not __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand policy; and not __fish_seen_subcommand_from import" -f -a "import" -d 'Write the policy that says what the settings of another sandbox say'
+complete -c cowork -n "__fish_cowork_using_subcommand policy; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand logs" -l from -d 'Start at this byte of the output' -r
 complete -c cowork -n "__fish_cowork_using_subcommand logs" -l stream -d 'Only this stream' -r -f -a "all\t'In the order in which they were written'
 stdout\t'Standard output'
@@ -269,18 +366,33 @@ complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subco
 complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from har" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from presets" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand net; and __fish_seen_subcommand_from presets" -s h -l help -d 'Print help'
-complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -s h -l help -d 'Print help'
-complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -f -a "set" -d 'Keep a secret; its value comes from standard input'
-complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -f -a "ls" -d 'List secrets, without their values'
-complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set ls rm" -f -a "rm" -d 'Forget a secret'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set import ls rm" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set import ls rm" -f -a "set" -d 'Keep a secret; its value comes from standard input'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set import ls rm" -f -a "import" -d 'Keep the tokens that a program on this host signed in with, and renew them here'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set import ls rm" -f -a "ls" -d 'List secrets, without their values'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and not __fish_seen_subcommand_from set import ls rm" -f -a "rm" -d 'Forget a secret'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l host -d 'A host that may get it, as in `cowork run --allow`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l mode -d 'How it is used' -r -f -a "swap\t'The placeholder that the session knows is replaced where it appears'
 inject\t'Every request to the hosts gets it'
 pin\t'Every request to the hosts gets it, and one that brings another credential is refused'"
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l as -d 'Where it is put: `bearer`, `basic:USER`, `header:NAME`, `query:NAME` or `aws`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l env -d 'A variable of the session\'s commands that holds the placeholder, e.g. `GITHUB_TOKEN`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l for -d 'The program that is to find it: its file or variable holds the placeholder' -r -f -a "git\t'git over HTTPS: `.git-credentials`'
+netrc\t'curl -n, wget, git, pip and Python\'s requests: `.netrc`'
+npm\t'npm: `.npmrc`'
+pypi\t'pip and twine: `.netrc`, as the user `__token__`'
+cargo\t'cargo: `CARGO_REGISTRY_TOKEN`'"
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l user -d 'The user that it belongs to, in files that name one' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l file -d 'A file in the session\'s home: `{secret}` in its contents stands for the placeholder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l oauth -d 'The value is JSON with tokens of OAuth 2.0, which are renewed on this host'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l from -d 'The file with its tokens [default: ~/.claude/.credentials.json]' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l name -d 'The secret\'s name [default: that of the program]' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l host -d 'A host that may get it [default: that of the program]' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l token-url -d 'Where the tokens are renewed [default: that of the program]' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l json -d 'Write JSON, as the daemon\'s API has it'
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from ls" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from ls" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from rm" -l json -d 'Write JSON, as the daemon\'s API has it'
@@ -409,6 +521,36 @@ complete -c cowork -n "__fish_cowork_using_subcommand explain" -l json -d 'Write
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand doctor" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l grant -d 'A folder to grant, as `PATH[:ro|rw|direct|staged][=NAME]`; without any, `run` and `explain` grant the current folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l home -d 'Keep the session\'s home in this folder' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l quota-files -d 'Most files that may be added to a folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l ask -d 'A host that it may reach if you say so when it tries' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
+deny\t'They are refused'
+ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l policy -d 'A file of rules in TOML; options add to it' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l memory -d 'Most memory of the whole session, e.g. 4G' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l cpus -d 'Most processors of the whole session, e.g. 1.5' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l processes -d 'Most processes and threads of the whole session' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l open-files -d 'Most open files of each process' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l scratch -d 'Most space in memory: /tmp and the like, together with a home that is not kept' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l timeout -d 'End the session after this time, e.g. 90s, 5m' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l id -d 'The session\'s id, e.g. zealous-ramanujan; made up without it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l session -d 'A session of yours that the client may use' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l no-grants -d 'Grant no folder at all, not even the current one'
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l force -d 'Grant folders even if they hold keys, passwords or cowork\'s own state'
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l debugger -d 'Let debuggers and tracers work inside the session'
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l best-effort -d 'Accept limits that this host can only approximate'
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand daemon" -l stop -d 'Stop every session, and the daemon with them'
 complete -c cowork -n "__fish_cowork_using_subcommand daemon" -l detached -d 'Leave the terminal first'
 complete -c cowork -n "__fish_cowork_using_subcommand daemon" -l json -d 'Write JSON, as the daemon\'s API has it'

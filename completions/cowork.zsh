@@ -152,6 +152,224 @@ _arguments "${_arguments_options[@]}" : \
 '::session -- The session; without it the one named `default`:_default' \
 && ret=0
 ;;
+(claude)
+_arguments "${_arguments_options[@]}" : \
+'--program=[The agent'\''s program on this host, in place of the one on your PATH]:PATH:_files' \
+'--secret=[The secret that the agent proves itself with, if several are stored]:NAME:_default' \
+'*--env=[Set a variable for the agent, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'()--new[Make a new session, even if there is one for this folder]' \
+'()--nested[Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged]' \
+'()--staged[Let changes of the folder wait until \`cowork apply\`]' \
+'()--force[Grant the current folder even if it holds keys, passwords or cowork'\''s own state]' \
+'(--program)--install[Install the agent in the session'\''s home with npm, and use that one]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it one for the current folder:_default' \
+'*::arguments -- Arguments for the agent:_default' \
+&& ret=0
+;;
+(codex)
+_arguments "${_arguments_options[@]}" : \
+'--program=[The agent'\''s program on this host, in place of the one on your PATH]:PATH:_files' \
+'--secret=[The secret that the agent proves itself with, if several are stored]:NAME:_default' \
+'*--env=[Set a variable for the agent, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'()--new[Make a new session, even if there is one for this folder]' \
+'()--nested[Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged]' \
+'()--staged[Let changes of the folder wait until \`cowork apply\`]' \
+'()--force[Grant the current folder even if it holds keys, passwords or cowork'\''s own state]' \
+'(--program)--install[Install the agent in the session'\''s home with npm, and use that one]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it one for the current folder:_default' \
+'*::arguments -- Arguments for the agent:_default' \
+&& ret=0
+;;
+(gemini)
+_arguments "${_arguments_options[@]}" : \
+'--program=[The agent'\''s program on this host, in place of the one on your PATH]:PATH:_files' \
+'--secret=[The secret that the agent proves itself with, if several are stored]:NAME:_default' \
+'*--env=[Set a variable for the agent, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'()--new[Make a new session, even if there is one for this folder]' \
+'()--nested[Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged]' \
+'()--staged[Let changes of the folder wait until \`cowork apply\`]' \
+'()--force[Grant the current folder even if it holds keys, passwords or cowork'\''s own state]' \
+'(--program)--install[Install the agent in the session'\''s home with npm, and use that one]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it one for the current folder:_default' \
+'*::arguments -- Arguments for the agent:_default' \
+&& ret=0
+;;
+(opencode)
+_arguments "${_arguments_options[@]}" : \
+'--program=[The agent'\''s program on this host, in place of the one on your PATH]:PATH:_files' \
+'--secret=[The secret that the agent proves itself with, if several are stored]:NAME:_default' \
+'*--env=[Set a variable for the agent, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'()--new[Make a new session, even if there is one for this folder]' \
+'()--nested[Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged]' \
+'()--staged[Let changes of the folder wait until \`cowork apply\`]' \
+'()--force[Grant the current folder even if it holds keys, passwords or cowork'\''s own state]' \
+'(--program)--install[Install the agent in the session'\''s home with npm, and use that one]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it one for the current folder:_default' \
+'*::arguments -- Arguments for the agent:_default' \
+&& ret=0
+;;
+(agent)
+_arguments "${_arguments_options[@]}" : \
+'--program=[The agent'\''s program on this host, in place of the one on your PATH]:PATH:_files' \
+'--secret=[The secret that the agent proves itself with, if several are stored]:NAME:_default' \
+'*--env=[Set a variable for the agent, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
+'()--new[Make a new session, even if there is one for this folder]' \
+'()--nested[Let the agent use a sandbox of its own inside the session. Changes of the folder are not recorded then, unless they are staged]' \
+'()--staged[Let changes of the folder wait until \`cowork apply\`]' \
+'()--force[Grant the current folder even if it holds keys, passwords or cowork'\''s own state]' \
+'(--program)--install[Install the agent in the session'\''s home with npm, and use that one]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':name -- The agent, as `cowork agents` lists it:_default' \
+'::session -- The session; without it one for the current folder:_default' \
+'*::arguments -- Arguments for the agent:_default' \
+&& ret=0
+;;
+(agents)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+&& ret=0
+;;
+(ask)
+_arguments "${_arguments_options[@]}" : \
+'--session=[The session; without it one for the current folder]:SESSION:_default' \
+'--agent=[The agent]:NAME:_default' \
+'--model=[The model, as the agent calls it]:MODEL:_default' \
+'--program=[The agent'\''s program on this host, in place of the one on your PATH]:FILE:_files' \
+'--secret=[The secret that the agent proves itself with, in place of the first one that is stored]:NAME:_default' \
+'(--session)--new[Make a new session, even if there is one for this folder]' \
+'(--no)--yes[Let the agent use every tool without asking; the session'\''s limits hold as ever]' \
+'--no[Refuse every tool that has to be asked for]' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':prompt -- What is to be done; `-` to read it from standard input:_default' \
+&& ret=0
+;;
+(tasks)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'::session -- The session; without it all:_default' \
+&& ret=0
+;;
+(task)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+":: :_cowork__subcmd__task_commands" \
+"*::: :->task" \
+&& ret=0
+
+    case $state in
+    (task)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:cowork-task-command-$line[1]:"
+        case $line[1] in
+            (show)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'::task -- The number of the task; without it the last one:_default' \
+&& ret=0
+;;
+(steer)
+_arguments "${_arguments_options[@]}" : \
+'--say=[What is said; \`-\` to read it from standard input]:TEXT:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'::task -- The number of the task; without it the last one:_default' \
+&& ret=0
+;;
+(pause)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'::task -- The number of the task; without it the last one:_default' \
+&& ret=0
+;;
+(resume)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'::task -- The number of the task; without it the last one:_default' \
+&& ret=0
+;;
+(cancel)
+_arguments "${_arguments_options[@]}" : \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help]' \
+'--help[Print help]' \
+':session -- The session:_default' \
+'::task -- The number of the task; without it the last one:_default' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+(srt)
+_arguments "${_arguments_options[@]}" : \
+'-s+[The settings \[default\: ~/.srt-settings.json, if it is there\]]:FILE:_files' \
+'--settings=[The settings \[default\: ~/.srt-settings.json, if it is there\]]:FILE:_files' \
+'-c+[Run a line of the shell, as it is]:LINE:_default' \
+'--control-fd=[Read settings from this open descriptor while the command runs, one document a line]:DESCRIPTOR:_default' \
+'-V[Say which version of srt this stands in for]' \
+'--version[Say which version of srt this stands in for]' \
+'-d[Say on standard error what is done]' \
+'--debug[Say on standard error what is done]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'*::command -- The command and its arguments; options end at its first word:_default' \
+&& ret=0
+;;
+(policy)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+":: :_cowork__subcmd__policy_commands" \
+"*::: :->policy" \
+&& ret=0
+
+    case $state in
+    (policy)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:cowork-policy-command-$line[1]:"
+        case $line[1] in
+            (import)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':from -- Whose settings:((srt\:"Those of srt"
+claude-code\:"Those of Claude Code"))' \
+'::file -- The file \[default\: ~/.srt-settings.json, or ~/.claude/settings.json\]:_files' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
 (logs)
 _arguments "${_arguments_options[@]}" : \
 '--from=[Start at this byte of the output]:OFFSET:_default' \
@@ -449,11 +667,31 @@ inject\:"Every request to the hosts gets it"
 pin\:"Every request to the hosts gets it, and one that brings another credential is refused"))' \
 '--as=[Where it is put\: \`bearer\`, \`basic\:USER\`, \`header\:NAME\`, \`query\:NAME\` or \`aws\`]:PLACE:_default' \
 '--env=[A variable of the session'\''s commands that holds the placeholder, e.g. \`GITHUB_TOKEN\`]:VARIABLE:_default' \
+'*--for=[The program that is to find it\: its file or variable holds the placeholder]:CLIENT:((git\:"git over HTTPS\: \`.git-credentials\`"
+netrc\:"curl -n, wget, git, pip and Python'\''s requests\: \`.netrc\`"
+npm\:"npm\: \`.npmrc\`"
+pypi\:"pip and twine\: \`.netrc\`, as the user \`__token__\`"
+cargo\:"cargo\: \`CARGO_REGISTRY_TOKEN\`"))' \
+'--user=[The user that it belongs to, in files that name one]:NAME:_default' \
+'*--file=[A file in the session'\''s home\: \`{secret}\` in its contents stands for the placeholder]:NAME=CONTENTS:_default' \
+'--oauth[The value is JSON with tokens of OAuth 2.0, which are renewed on this host]' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':name -- Its name:_default' \
 '*::values -- Values that do not belong here\: they are refused without being repeated:_default' \
+&& ret=0
+;;
+(import)
+_arguments "${_arguments_options[@]}" : \
+'--from=[The file with its tokens \[default\: ~/.claude/.credentials.json\]]:FILE:_files' \
+'--name=[The secret'\''s name \[default\: that of the program\]]:NAME:_default' \
+'*--host=[A host that may get it \[default\: that of the program\]]:HOST:_default' \
+'--token-url=[Where the tokens are renewed \[default\: that of the program\]]:URL:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':program -- The program:((claude\:"Claude Code\: what \`claude\` signed in with on this host"))' \
 && ret=0
 ;;
 (ls)
@@ -745,6 +983,41 @@ _arguments "${_arguments_options[@]}" : \
 '--help[Print help]' \
 && ret=0
 ;;
+(mcp)
+_arguments "${_arguments_options[@]}" : \
+'*--grant=[A folder to grant, as \`PATH\[\:ro|rw|direct|staged\]\[=NAME\]\`; without any, \`run\` and \`explain\` grant the current folder]:GRANT:_default' \
+'--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
+'--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
+'--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
+'--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
+'--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
+'--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
+'*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
+'*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
+'*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
+'--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
+deny\:"They are refused"
+ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
+'*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
+'--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
+'--memory=[Most memory of the whole session, e.g. 4G]:BYTES:_default' \
+'--cpus=[Most processors of the whole session, e.g. 1.5]:NUMBER:_default' \
+'--processes=[Most processes and threads of the whole session]:NUMBER:_default' \
+'--open-files=[Most open files of each process]:NUMBER:_default' \
+'--scratch=[Most space in memory\: /tmp and the like, together with a home that is not kept]:BYTES:_default' \
+'--timeout=[End the session after this time, e.g. 90s, 5m]:TIME:_default' \
+'--id=[The session'\''s id, e.g. zealous-ramanujan; made up without it]:ID:_default' \
+'*--session=[A session of yours that the client may use]:SESSION:_default' \
+'(--grant)--no-grants[Grant no folder at all, not even the current one]' \
+'--force[Grant folders even if they hold keys, passwords or cowork'\''s own state]' \
+'--debugger[Let debuggers and tracers work inside the session]' \
+'--best-effort[Accept limits that this host can only approximate]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (daemon)
 _arguments "${_arguments_options[@]}" : \
 '()--stop[Stop every session, and the daemon with them]' \
@@ -789,6 +1062,17 @@ _cowork_commands() {
 'status:Show a session at a glance\: state, protection, limits, grants, commands' \
 'exec:Run a command in a session' \
 'shell:Open a shell in a session' \
+'claude:Run Claude Code in a session on the current folder' \
+'codex:Run Codex in a session on the current folder' \
+'gemini:Run Gemini CLI in a session on the current folder' \
+'opencode:Run opencode in a session on the current folder' \
+'agent:Run an agent by its name in a session on the current folder' \
+'agents:List agents\: where their programs are, and which credentials they have' \
+'ask:Give a task to an agent in a session on the current folder, and print its answer' \
+'tasks:List tasks of agents' \
+'task:Show a task of an agent, steer it, pause it, resume it, or call it off' \
+'srt:Run a command as \`srt\` would, with its settings' \
+'policy:Write a policy from settings of other sandboxes' \
 'logs:Show what a command wrote' \
 'attach:Connect to a command that runs' \
 'grant:Grant a folder to a session while it runs, or change what it may do with one' \
@@ -825,12 +1109,23 @@ _cowork_commands() {
 'delete:Remove the default session' \
 'explain:Show the plan of a session step by step, and which protection is in force; run nothing' \
 'doctor:Look at what this host can do for sessions, and how to get what is missing' \
+'mcp:Let a client of the Model Context Protocol use sessions as tools' \
 'daemon:Run the daemon in the foreground, or stop it' \
 'help:Explain a verb' \
 'completions:Write a completion script for a shell' \
 'man:Write the manual pages' \
     )
     _describe -t commands 'cowork commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__agent_commands] )) ||
+_cowork__subcmd__agent_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork agent commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__agents_commands] )) ||
+_cowork__subcmd__agents_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork agents commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__allow_commands] )) ||
 _cowork__subcmd__allow_commands() {
@@ -841,6 +1136,11 @@ _cowork__subcmd__allow_commands() {
 _cowork__subcmd__apply_commands() {
     local commands; commands=()
     _describe -t commands 'cowork apply commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__ask_commands] )) ||
+_cowork__subcmd__ask_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork ask commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__attach_commands] )) ||
 _cowork__subcmd__attach_commands() {
@@ -874,6 +1174,16 @@ _cowork__subcmd__cancel_commands() {
 _cowork__subcmd__changes_commands() {
     local commands; commands=()
     _describe -t commands 'cowork changes commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__claude_commands] )) ||
+_cowork__subcmd__claude_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork claude commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__codex_commands] )) ||
+_cowork__subcmd__codex_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork codex commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__completions_commands] )) ||
 _cowork__subcmd__completions_commands() {
@@ -935,6 +1245,11 @@ _cowork__subcmd__explain_commands() {
     local commands; commands=()
     _describe -t commands 'cowork explain commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__gemini_commands] )) ||
+_cowork__subcmd__gemini_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork gemini commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__grant_commands] )) ||
 _cowork__subcmd__grant_commands() {
     local commands; commands=()
@@ -969,6 +1284,11 @@ _cowork__subcmd__ls_commands() {
 _cowork__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'cowork man commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__mcp_commands] )) ||
+_cowork__subcmd__mcp_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork mcp commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__net_commands] )) ||
 _cowork__subcmd__net_commands() {
@@ -1011,6 +1331,11 @@ _cowork__subcmd__new_commands() {
     local commands; commands=()
     _describe -t commands 'cowork new commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__opencode_commands] )) ||
+_cowork__subcmd__opencode_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork opencode commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__path_commands] )) ||
 _cowork__subcmd__path_commands() {
     local commands; commands=()
@@ -1020,6 +1345,18 @@ _cowork__subcmd__path_commands() {
 _cowork__subcmd__pause_commands() {
     local commands; commands=()
     _describe -t commands 'cowork pause commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__policy_commands] )) ||
+_cowork__subcmd__policy_commands() {
+    local commands; commands=(
+'import:Write the policy that says what the settings of another sandbox say' \
+    )
+    _describe -t commands 'cowork policy commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__policy__subcmd__import_commands] )) ||
+_cowork__subcmd__policy__subcmd__import_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork policy import commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__protect_commands] )) ||
 _cowork__subcmd__protect_commands() {
@@ -1084,10 +1421,16 @@ _cowork__subcmd__run_commands() {
 _cowork__subcmd__secret_commands() {
     local commands; commands=(
 'set:Keep a secret; its value comes from standard input' \
+'import:Keep the tokens that a program on this host signed in with, and renew them here' \
 'ls:List secrets, without their values' \
 'rm:Forget a secret' \
     )
     _describe -t commands 'cowork secret commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__secret__subcmd__import_commands] )) ||
+_cowork__subcmd__secret__subcmd__import_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork secret import commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__secret__subcmd__ls_commands] )) ||
 _cowork__subcmd__secret__subcmd__ls_commands() {
@@ -1114,6 +1457,11 @@ _cowork__subcmd__shell_commands() {
     local commands; commands=()
     _describe -t commands 'cowork shell commands' commands "$@"
 }
+(( $+functions[_cowork__subcmd__srt_commands] )) ||
+_cowork__subcmd__srt_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork srt commands' commands "$@"
+}
 (( $+functions[_cowork__subcmd__start_commands] )) ||
 _cowork__subcmd__start_commands() {
     local commands; commands=()
@@ -1128,6 +1476,47 @@ _cowork__subcmd__status_commands() {
 _cowork__subcmd__stop_commands() {
     local commands; commands=()
     _describe -t commands 'cowork stop commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__task_commands] )) ||
+_cowork__subcmd__task_commands() {
+    local commands; commands=(
+'show:Show a task\: what was said and done, and what came of it' \
+'steer:Say something to the agent while it works' \
+'pause:Let the agent stand still' \
+'resume:Let the agent go on' \
+'cancel:Call the task off' \
+    )
+    _describe -t commands 'cowork task commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__task__subcmd__cancel_commands] )) ||
+_cowork__subcmd__task__subcmd__cancel_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork task cancel commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__task__subcmd__pause_commands] )) ||
+_cowork__subcmd__task__subcmd__pause_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork task pause commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__task__subcmd__resume_commands] )) ||
+_cowork__subcmd__task__subcmd__resume_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork task resume commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__task__subcmd__show_commands] )) ||
+_cowork__subcmd__task__subcmd__show_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork task show commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__task__subcmd__steer_commands] )) ||
+_cowork__subcmd__task__subcmd__steer_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork task steer commands' commands "$@"
+}
+(( $+functions[_cowork__subcmd__tasks_commands] )) ||
+_cowork__subcmd__tasks_commands() {
+    local commands; commands=()
+    _describe -t commands 'cowork tasks commands' commands "$@"
 }
 (( $+functions[_cowork__subcmd__undo_commands] )) ||
 _cowork__subcmd__undo_commands() {

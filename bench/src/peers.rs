@@ -104,14 +104,7 @@ impl Peer {
                 // The project folder lies below /var/tmp, which it hides and protects otherwise.
                 command.args(["--writable-var", "--keep-var-tmp", "--"])
             }
-            Self::Srt => {
-                let settings = site.at("srt.json");
-                let text = r#"{"network":{"allowedDomains":[],"deniedDomains":[]},
-                    "filesystem":{"denyRead":["~/.ssh"],"allowWrite":["."],"denyWrite":[]}}"#;
-                std::fs::write(&settings, text)
-                    .map_err(|error| Stopped::at(settings.display(), error))?;
-                command.arg("-s").arg(settings).arg("--")
-            }
+            Self::Srt => command.arg("-s").arg(srt_settings(site)?).arg("--"),
             Self::Codex => command.args(["sandbox", "-P", ":workspace", "--"]),
             Self::Nono => command.args(["run", "-s", "--allow-cwd", "--"]),
         };
@@ -128,6 +121,16 @@ impl Peer {
         }
         command
     }
+}
+
+/// Settings for srt, and for what takes its place: the project folder is writable, and nothing is
+/// reached.
+pub(crate) fn srt_settings(site: &Site) -> Result<PathBuf, Stopped> {
+    let settings = site.at("srt.json");
+    let text = r#"{"network":{"allowedDomains":[],"deniedDomains":[]},
+        "filesystem":{"denyRead":["~/.ssh"],"allowWrite":["."],"denyWrite":[]}}"#;
+    std::fs::write(&settings, text).map_err(|error| Stopped::at(settings.display(), error))?;
+    Ok(settings)
 }
 
 /// Runs a command to its end, which must be a good one; says how long that took.

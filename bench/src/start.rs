@@ -105,7 +105,7 @@ pub(crate) fn of_peer<'a>(
     };
     let every = if took > SLOW { options.rounds.div_ceil(slow_turns(options)) } else { 1 };
     let mut jobs = vec![(name, site.noop_inside())];
-    if matches!(peer, Peer::Cowork | Peer::Bubblewrap) {
+    if !matches!(peer, Peer::Crun | Peer::Runc | Peer::Firejail) {
         jobs.push((format!("{}: true", peer.title()), TRUE));
     }
     let contenders = jobs.into_iter().map(|(name, job)| {

@@ -92,7 +92,7 @@ fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::{FILES, PROGRAMS, UNITS, place};
+    use super::{FILES, PROGRAMS, UNITS, place, root};
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
@@ -157,5 +157,28 @@ mod tests {
         let moved = scratch.0.join("moved");
         std::fs::rename(&prefix, &moved).unwrap();
         assert_eq!(std::fs::read_to_string(moved.join("bin/cowork")).unwrap(), "second");
+    }
+
+    #[test]
+    fn systemd_finds_nothing_wrong_with_the_units() {
+        let folder = std::env::temp_dir().join(format!("cowork-units-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let scratch = Scratch(folder);
+        for (from, to) in UNITS {
+            let text = std::fs::read_to_string(root().join(from)).unwrap();
+            // Programs that are there, whatever was built.
+            let text = text.replace("@LIBEXEC@/coworkd", "/bin/true");
+            let name = Path::new(to).file_name().unwrap().to_str().unwrap();
+            scratch.write(name, &text.replace("@BIN@/cowork", "/bin/true"));
+            let manager = if to.contains("/user/") { "--user" } else { "--system" };
+            let said = std::process::Command::new("systemd-analyze")
+                .args([manager, "--man=no", "verify"])
+                .arg(scratch.0.join(name))
+                .env("XDG_RUNTIME_DIR", &scratch.0)
+                .output()
+                .unwrap();
+            assert!(said.status.success(), "{said:?}");
+            assert!(said.stdout.is_empty() && said.stderr.is_empty(), "{said:?}");
+        }
     }
 }

@@ -12,12 +12,15 @@
     reason = "a program for people in a terminal"
 )]
 
+mod agents;
 mod api;
 mod fuzz;
 mod generate;
 mod install;
+mod mcp;
 mod packages;
 mod run;
+mod sdk;
 mod suite;
 mod tidy;
 mod workspace;

@@ -17,7 +17,7 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 29] = [
+const NEEDS: [Need; 32] = [
     program("git", "git"),
     // The linker of every build, and the compiler that is run in sessions.
     program("gcc", "gcc"),
@@ -37,6 +37,8 @@ const NEEDS: [Need; 29] = [
     program("util-linux", "unshare"),
     program("bsdutils", "script"),
     program("procps", "ps"),
+    // Looks at the units that are installed.
+    program("systemd", "systemd-analyze"),
     program("bubblewrap", "bwrap"),
     program("chromium", "chromium"),
     // The world of two networks, its servers, and their clients.
@@ -48,6 +50,8 @@ const NEEDS: [Need; 29] = [
     Need { package: "python3-requests", program: None },
     Need { package: "python3-httpx", program: None },
     program("openjdk-17-jdk-headless", "javac"),
+    program("golang-go", "go"),
+    Need { package: "node-ws", program: None },
     Need { package: "openssh-server", program: None },
     Need { package: "postgresql-15", program: None },
 ];

@@ -5,7 +5,7 @@
 //! skipped silently.
 
 use crate::workspace::{Failure, Profile, built, cargo, line, succeed};
-use crate::{api, fuzz, packages, run, tidy};
+use crate::{agents, api, fuzz, mcp, packages, run, sdk, tidy};
 use std::io::IsTerminal;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ struct Step {
 }
 
 /// From cheap to expensive, so that most mistakes are found early.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 14] = [
     Step { name: "packages of the system", check: packages::install },
     Step { name: "format", check: format },
     Step { name: "lints", check: lints },
@@ -29,6 +29,9 @@ const STEPS: [Step; 11] = [
     Step { name: "programs", check: programs },
     Step { name: "tests", check: tests },
     Step { name: "requests made up", check: made_up },
+    Step { name: "MCP", check: tools },
+    Step { name: "Python SDK", check: sdk::check },
+    Step { name: "agents", check: real_agents },
     Step { name: "escape", check: escape },
     Step { name: "bench", check: bench },
     Step { name: "fuzz", check: fuzz },
@@ -144,6 +147,22 @@ fn made_up() -> Result<(), Failure> {
     let schemathesis = api::schemathesis()?;
     let mut test = cargo(["test", "--package", "cowork-daemon", "--test", "openapi", "--"]);
     test.args(["--ignored", "made_up"]).env("COWORK_SCHEMATHESIS", schemathesis);
+    shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
+}
+
+/// Real agents in sessions of the shipped programs, with a model of ours.
+fn real_agents() -> Result<(), Failure> {
+    let folder = agents::installed()?;
+    let mut test = cargo(["test", "--package", "cowork", "--test", "agents", "--", "--ignored"]);
+    test.env("COWORK_AGENTS", folder);
+    shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
+}
+
+/// The tools of MCP, called by the official client for Python.
+fn tools() -> Result<(), Failure> {
+    let interpreter = mcp::interpreter()?;
+    let mut test = cargo(["test", "--package", "cowork", "--test", "mcp", "--", "--ignored"]);
+    test.env("COWORK_MCP_CLIENT", interpreter);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that are shipped.
-pub(crate) const PROGRAMS: [&str; 5] =
-    ["cowork", "coworkd", "cowork-keeper", "cowork-init", "cowork-egress"];
+pub(crate) const PROGRAMS: [&str; 6] =
+    ["cowork", "coworkd", "cowork-keeper", "cowork-init", "cowork-egress", "cowork-mcp"];
 
 /// Why a verb ended early.
 #[derive(Debug, PartialEq, Eq)]

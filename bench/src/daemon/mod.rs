@@ -5,6 +5,7 @@
 //! to leave at the end. How they grow is measured with one that has done nothing else.
 
 mod growth;
+mod mcp;
 pub(crate) mod server;
 mod starts;
 mod streams;

@@ -40,9 +40,15 @@ pub(super) fn measure(
         exec(site, server, &id, EXEC, site.noop_inside()),
         exec(site, server, &id, EXEC_TRUE, TRUE),
         runs(site, server)?,
+        srt(site, server, "cowork srt: no-op", site.noop_inside())?,
+        srt(site, server, "cowork srt: true", TRUE)?,
         api_exec(site, server, &id)?,
         api_sessions(site, server)?,
     ];
+    match super::mcp::tools(site, server) {
+        Ok(tools) => contenders.push(tools),
+        Err(stopped) => book.absent(super::mcp::RUN, &stopped.to_string()),
+    }
     for peer in Peer::ALL {
         contenders.extend(start::of_peer(site, options, peer, book)?);
     }
@@ -64,6 +70,19 @@ fn exec(
 
 fn run(site: &Site, server: &Server) -> std::process::Command {
     server.cowork(site, &["run", "--cd", "mnt/project", "--", TRUE])
+}
+
+/// What takes the place of srt, with the same settings.
+fn srt(
+    site: &Site,
+    server: &Server,
+    name: &'static str,
+    job: &str,
+) -> Result<Contender<'static>, Stopped> {
+    let settings = peers::srt_settings(site)?;
+    let mut command = server.cowork(site, &["srt", "-s"]);
+    command.arg(settings).args(["--", job]);
+    Ok(Contender::of_command(name, command))
 }
 
 /// `cowork run` when the pool is full: the first one, and one right after it.

@@ -6,7 +6,7 @@ use crate::network;
 use crate::request::{self, Unnamed};
 use crate::show::{self, neutral};
 use cowork_api::keeper::{LayerState, Status, Strength};
-use cowork_api::plan::{Access, OwnStep, Right, RootStep, SessionPlan};
+use cowork_api::plan::{Access, Door, OwnStep, Right, RootStep, SessionPlan};
 use cowork_client::types::{Enforced, Limit, Session};
 use cowork_policy::plan;
 use cowork_policy::seccomp::{Arch, Policy};
@@ -108,6 +108,10 @@ fn steps(plan: &SessionPlan) -> Vec<String> {
             plan.id,
             neutral::line(&grant.name)
         ));
+        let direct = grant.writing.iter().flat_map(|writing| &writing.direct);
+        steps.extend(
+            direct.map(|below| format!("let {} below it be written without a record", text(below))),
+        );
     }
     steps.push("give up every capability, for good (no_new_privs, empty bounding set)".into());
     for wall in &plan.walls {
@@ -120,7 +124,14 @@ fn steps(plan: &SessionPlan) -> Vec<String> {
     }
     steps.push("by Landlock keep signals and abstract sockets inside the session".into());
     steps.push(filter_step(plan));
-    steps.push("hand connections to UNIX sockets in folders to the broker".into());
+    steps.push(match plan.door {
+        Door::Writes => {
+            "hand connections to UNIX sockets in folders, and changes of files by name, \
+                         to the broker"
+                .into()
+        }
+        Door::Connections => "hand connections to UNIX sockets in folders to the broker".into(),
+    });
     steps
 }
 

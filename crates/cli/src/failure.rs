@@ -26,6 +26,8 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) enum Returns {
     /// A command's status: whatever goes wrong beside it has one code.
     Command,
+    /// A command's status, as srt returns it: whatever goes wrong beside it is 1.
+    Srt,
     /// How the verb itself went.
     Outcome,
 }
@@ -88,7 +90,7 @@ impl Failure {
         }
         ExitCode::from(match (self.code, returns, self.fault) {
             (Some(code), ..) => code,
-            (None, Returns::Outcome, Fault::User) => ASKED,
+            (None, Returns::Outcome, Fault::User) | (None, Returns::Srt, _) => ASKED,
             (None, Returns::Command, _) | (None, _, Fault::Host) => OWN,
         })
     }
@@ -166,6 +168,7 @@ pub(crate) fn usage(error: &clap::Error, returns: Returns) -> ExitCode {
     match (error.use_stderr(), returns) {
         (false, _) => ExitCode::SUCCESS,
         (true, Returns::Command) => ExitCode::from(OWN),
+        (true, Returns::Srt) => ExitCode::from(ASKED),
         (true, Returns::Outcome) => ExitCode::from(USAGE),
     }
 }

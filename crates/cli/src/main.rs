@@ -14,6 +14,7 @@ mod oneshot;
 mod request;
 mod show;
 mod signals;
+mod srt;
 mod streams;
 mod terminal;
 mod verbs;
@@ -25,8 +26,9 @@ use show::print;
 use std::process::ExitCode;
 use verbs::commands::Turn;
 use verbs::{
-    audit, changes, commands, copy, default, events, exec, grants, history, logs, net, ports,
-    protect, requests, rules, run, secrets, sessions, status, undo, usage,
+    agents, ask, audit, changes, commands, copy, default, events, exec, grants, history, logs, mcp,
+    net, policy_import, ports, protect, requests, rules, run, secrets, sessions, status, tasks,
+    undo, usage,
 };
 
 fn main() -> ExitCode {
@@ -52,6 +54,17 @@ fn carry_out(verb: &Verb) -> Result<ExitCode, Failure> {
         Verb::Status(options) => status::status(options),
         Verb::Exec(options) => exec::exec(options),
         Verb::Shell(options) => exec::shell(options),
+        Verb::Claude(options) => agents::run("claude", options),
+        Verb::Codex(options) => agents::run("codex", options),
+        Verb::Gemini(options) => agents::run("gemini", options),
+        Verb::Opencode(options) => agents::run("opencode", options),
+        Verb::Agent(options) => agents::named(options),
+        Verb::Agents(options) => agents::list(options),
+        Verb::Ask(options) => ask::ask(options),
+        Verb::Tasks(options) => tasks::list(options),
+        Verb::Task(options) => tasks::task(options),
+        Verb::Srt(options) => srt::srt(options),
+        Verb::Policy(options) => policy_import::policy(options),
         Verb::Logs(options) => logs::logs(options),
         Verb::Attach(options) => exec::attach(options),
         Verb::Grant(options) => grants::grant(options),
@@ -88,6 +101,7 @@ fn carry_out(verb: &Verb) -> Result<ExitCode, Failure> {
         Verb::Delete(options) => default::delete(options),
         Verb::Explain(options) => explain::explain(options),
         Verb::Doctor(options) => doctor::doctor(options),
+        Verb::Mcp(options) => mcp::mcp(options),
         Verb::Daemon(options) => daemon::daemon(options),
         Verb::Help { verb } => help(verb.as_deref()),
         Verb::Completions { shell } => {

@@ -76,6 +76,7 @@ impl Owed {
     fn is_of(&self, kind: &str, session: Option<&str>, data: &Value) -> bool {
         let same = match kind {
             "command.ended" => self.data.get("command") == data.get("command"),
+            "task.ended" => self.data.get("task") == data.get("task"),
             _ => data.get("egress").is_some() && self.data == *data,
         };
         self.kind == kind && self.session.as_deref() == session && same

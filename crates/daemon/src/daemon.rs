@@ -30,6 +30,8 @@ pub(crate) struct Daemon {
     pub(crate) places: Places,
     pub(crate) pool: Pool,
     pub(crate) secrets: Secrets,
+    /// Whoever looks after tasks.
+    pub(crate) desks: crate::tasks::Desks,
     pub(crate) started: String,
     /// Connections that are open.
     pub(crate) clients: AtomicUsize,
@@ -84,6 +86,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
         engine,
         output,
         pool: Pool::default(),
+        desks: crate::tasks::Desks::default(),
         started: now(),
         clients: AtomicUsize::new(0),
         arrivals: AtomicUsize::new(0),
@@ -95,6 +98,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
     let data = json!({ "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     daemon.book.record("daemon.started", None, &data)?;
     daemon.adopt().await?;
+    daemon.adopt_tasks();
     tokio::spawn(crate::session::hear(Arc::clone(&daemon), told));
     tokio::spawn(crate::session::beat(Arc::clone(&daemon)));
     tokio::spawn(crate::session::sample(Arc::clone(&daemon)));

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agents;
 mod book;
 mod changes;
 mod daemon;
@@ -17,6 +18,7 @@ mod http;
 mod network;
 mod session;
 mod settings;
+mod tasks;
 mod trouble;
 mod watched;
 

@@ -27,8 +27,20 @@ pub(crate) struct Settings {
     pub(crate) roots: Vec<Vec<u8>>,
     /// The proxy that everything of sessions goes through, if there is one.
     pub(crate) parent: Option<Parent>,
+    /// Which connections of sessions arrive at their way out.
+    pub(crate) capture: Capture,
     /// How long changes of sessions that are gone can be undone.
     pub(crate) changes: Retention,
+}
+
+/// Which connections of a session arrive at its way out without a proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Capture {
+    /// Those to every port, where the kernel can do that; else those to ports that rules name.
+    #[default]
+    EveryPort,
+    /// Those to ports that rules name.
+    NamedPorts,
 }
 
 const USAGE: &str = "usage: coworkd [--stay] [--idle SECONDS] [--pool NUMBER] \
@@ -51,6 +63,13 @@ impl Settings {
             let except = std::env::var("COWORK_NO_PROXY").unwrap_or_default();
             settings.parent = Some(parent(&proxy, &except)?);
         }
+        if let Ok(capture) = std::env::var("COWORK_CAPTURE") {
+            settings.capture = match capture.as_str() {
+                "all" => Capture::EveryPort,
+                "ports" => Capture::NamedPorts,
+                _ => return Err("COWORK_CAPTURE is neither `all` nor `ports`".to_owned()),
+            };
+        }
         let (days, bytes) =
             (std::env::var("COWORK_CHANGES_DAYS"), std::env::var("COWORK_CHANGES_BYTES"));
         settings.changes = retention(days.ok().as_deref(), bytes.ok().as_deref())?;
@@ -65,6 +84,7 @@ impl Settings {
             pool: 2,
             roots: Vec::new(),
             parent: None,
+            capture: Capture::EveryPort,
             changes: RETENTION,
         };
         while let Some(argument) = arguments.next() {
@@ -124,9 +144,9 @@ fn retention(days: Option<&str>, bytes: Option<&str>) -> Result<Retention, Strin
 }
 
 /// The proxy between the host and the world, written as `http://user:password@host:port`.
-fn parent(proxy: &str, except: &str) -> Result<Parent, String> {
+pub(crate) fn parent(proxy: &str, except: &str) -> Result<Parent, String> {
     // What is wrong is not shown: there may be a password in it.
-    let wrong = || "COWORK_PARENT_PROXY is not `http://host:port`".to_owned();
+    let wrong = || "the parent proxy is not `http://host:port`".to_owned();
     let (scheme, rest) = proxy.split_once("://").ok_or_else(wrong)?;
     let tls = match scheme {
         "http" => false,

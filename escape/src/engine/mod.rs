@@ -1,4 +1,5 @@
-//! Attacks on grants and revocations, through the real keeper.
+//! Attacks on grants and revocations, and on the host's files that a session sees, through the real
+//! keeper.
 //!
 //! The host's side is the attacker's accomplice here: it swaps folders while they are granted, and
 //! writes a canary into a folder after it was taken away. Each person's attacks are made by a
@@ -7,6 +8,7 @@
 
 mod revoked;
 mod room;
+mod shown;
 mod swapped;
 
 use crate::report::{Row, Verdict};
@@ -67,6 +69,7 @@ pub(crate) fn main(arguments: &[String]) {
     let scene = room::Attacked { programs: PathBuf::from(programs), profile: profile.clone() };
     let mut came = vec![swapped::attack(&scene)];
     came.extend(revoked::attacks(&scene));
+    came.extend(shown::attacks(&scene));
     for (attack, verdict) in came {
         println!("{}", write(&attack, &verdict));
     }

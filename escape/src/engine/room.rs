@@ -5,6 +5,7 @@ use cowork_api::keeper::{Failure, Reply, Request, Revoked};
 use cowork_api::plan::{Access, Grant};
 use cowork_policy::plan::{Home, SessionRequest, Strictness, compile, environment, home_of};
 use cowork_policy::seccomp::{Debugging, Profile};
+use cowork_policy::view::{ViewRequest, show_host};
 use cowork_policy::{Limits, SessionId};
 use cowork_sandbox::client::{ClientError, Keeper, Session};
 use cowork_sandbox::folder::Folder;
@@ -35,7 +36,17 @@ pub(super) struct Room {
 }
 
 impl Attacked {
+    /// A session of the profile that is attacked.
     pub(super) fn room(&self) -> Result<Room, String> {
+        self.make(None)
+    }
+
+    /// A session that sees the host's files.
+    pub(super) fn viewing(&self, view: &ViewRequest) -> Result<Room, String> {
+        self.make(Some(view))
+    }
+
+    fn make(&self, view: Option<&ViewRequest>) -> Result<Room, String> {
         let mut entropy = [0; 8];
         rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| format!("no randomness: {errno}"))?;
@@ -52,7 +63,11 @@ impl Attacked {
         let said = |error: ClientError| format!("no session: {error:?}");
         let mut keeper =
             Keeper::start_program(&self.programs.join("cowork-keeper")).map_err(said)?;
-        let plan = compile(&request, &cowork_sandbox::host::system());
+        let mut plan = compile(&request, &cowork_sandbox::host::system());
+        if let Some(view) = view {
+            show_host(&mut plan, view, &cowork_sandbox::host::top())
+                .map_err(|error| error.to_string())?;
+        }
         let (_, session) = keeper.create(plan).map_err(said)?;
         let access = if profile == Profile::Nested { Access::Direct } else { Access::Write };
         Ok(Room { session, keeper, id: request.id, access, commands: 0 })

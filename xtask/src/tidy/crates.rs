@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The shipped crates, and which of the workspace each may use.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
+    ("cowork-agents", &[]),
     ("cowork-api", &[]),
     ("cowork-sys", &[]),
     ("cowork-policy", &["cowork-api"]),
@@ -14,21 +15,35 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("cowork-sandbox", &["cowork-journal", "cowork-policy", "cowork-sys", "cowork-api"]),
     ("cowork-audit", &[]),
     ("cowork-client", &[]),
+    ("cowork-mcp", &["cowork-client", "cowork-sys"]),
     ("cowork-session", &["cowork-sys"]),
+    ("cowork-srt", &["cowork-api", "cowork-policy"]),
     ("cowork-egress", &["cowork-policy", "cowork-sandbox", "cowork-sys", "cowork-api"]),
     (
         "cowork-daemon",
         &[
+            "cowork-agents",
             "cowork-api",
             "cowork-audit",
             "cowork-client",
+            "cowork-mcp",
             "cowork-policy",
             "cowork-sandbox",
             "cowork-session",
             "cowork-sys",
         ],
     ),
-    ("cowork", &["cowork-api", "cowork-client", "cowork-policy", "cowork-sandbox", "cowork-sys"]),
+    (
+        "cowork",
+        &[
+            "cowork-api",
+            "cowork-client",
+            "cowork-policy",
+            "cowork-sandbox",
+            "cowork-srt",
+            "cowork-sys",
+        ],
+    ),
 ];
 
 /// Crates that nothing shipped is made of. Only their tests may use the test bed.

@@ -1,25 +1,34 @@
 //! The command line: verbs, options and what they teach.
 
+mod agents;
 mod changes;
 mod commands;
 mod grant;
+mod mcp;
 mod network;
 mod sessions;
+mod srt;
+mod tasks;
 mod watching;
 
+pub(crate) use agents::{AgentNamed, AgentRun, Agents};
 pub(crate) use changes::{
     Apply, ChangesOf, Choice, Diff, Discard, Guard, HistoryOf, Protect, ProtectAdd, ProtectList,
     ProtectRemove, ProtectVerb, Redo, Undo, WriteOptions,
 };
 pub(crate) use commands::{Attach, Cancel, CommandOptions, Exec, Logs, Run, Shell, StreamName};
 pub(crate) use grant::{Answer, Copy, Decide, Grant, PathOf, Requests, Revoke};
+pub(crate) use mcp::Mcp;
 pub(crate) use network::{
-    Allow, Deny, Har, Mode, Net, NetExplain, NetVerb, NetView, NetworkOptions, PublishPort,
-    RuleDetails, SecretOptions, SecretRemove, SecretSet, SecretVerb, Standing, Tls, Unpublish,
+    Allow, Client, Deny, Har, Mode, Net, NetExplain, NetVerb, NetView, NetworkOptions, Program,
+    PublishPort, RuleDetails, SecretImport, SecretOptions, SecretRemove, SecretSet, SecretVerb,
+    Standing, Tls, Unpublish,
 };
 pub(crate) use sessions::{
     Delete, Explain, Init, Limits, List, New, Remove, SessionOptions, Set, Target,
 };
+pub(crate) use srt::{ImportFrom, Policy, PolicyImport, PolicyVerb, Srt};
+pub(crate) use tasks::{Ask, TaskNamed, TaskOf, TaskSteer, TaskVerb, Tasks};
 pub(crate) use watching::{Audit, AuditFilter, AuditVerb, Daemon, Doctor, Events, Export, Usage};
 
 use crate::failure::Returns;
@@ -72,6 +81,28 @@ pub(crate) enum Verb {
     Exec(Exec),
     /// Open a shell in a session
     Shell(Shell),
+    /// Run Claude Code in a session on the current folder
+    Claude(AgentRun),
+    /// Run Codex in a session on the current folder
+    Codex(AgentRun),
+    /// Run Gemini CLI in a session on the current folder
+    Gemini(AgentRun),
+    /// Run opencode in a session on the current folder
+    Opencode(AgentRun),
+    /// Run an agent by its name in a session on the current folder
+    Agent(AgentNamed),
+    /// List agents: where their programs are, and which credentials they have
+    Agents(Agents),
+    /// Give a task to an agent in a session on the current folder, and print its answer
+    Ask(Ask),
+    /// List tasks of agents
+    Tasks(Tasks),
+    /// Show a task of an agent, steer it, pause it, resume it, or call it off
+    Task(TaskOf),
+    /// Run a command as `srt` would, with its settings
+    Srt(Srt),
+    /// Write a policy from settings of other sandboxes
+    Policy(Policy),
     /// Show what a command wrote
     Logs(Logs),
     /// Connect to a command that runs
@@ -144,6 +175,8 @@ pub(crate) enum Verb {
     Explain(Explain),
     /// Look at what this host can do for sessions, and how to get what is missing
     Doctor(Doctor),
+    /// Let a client of the Model Context Protocol use sessions as tools
+    Mcp(Mcp),
     /// Run the daemon in the foreground, or stop it
     Daemon(Daemon),
     /// Explain a verb
@@ -165,6 +198,12 @@ impl Verb {
     pub(crate) fn returns(&self) -> Returns {
         match self {
             Self::Run(_) | Self::Exec(_) | Self::Shell(_) | Self::Attach(_) => Returns::Command,
+            Self::Claude(_)
+            | Self::Codex(_)
+            | Self::Gemini(_)
+            | Self::Opencode(_)
+            | Self::Agent(_) => Returns::Command,
+            Self::Srt(_) => Returns::Srt,
             _ => Returns::Outcome,
         }
     }
@@ -174,6 +213,8 @@ impl Verb {
 pub(crate) fn returns(verb: Option<&std::ffi::OsStr>) -> Returns {
     match verb.and_then(std::ffi::OsStr::to_str) {
         Some("run" | "exec" | "shell" | "attach") => Returns::Command,
+        Some("claude" | "codex" | "gemini" | "opencode" | "agent") => Returns::Command,
+        Some("srt") => Returns::Srt,
         _ => Returns::Outcome,
     }
 }

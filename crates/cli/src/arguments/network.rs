@@ -273,10 +273,76 @@ pub(crate) struct SecretOptions {
 pub(crate) enum SecretVerb {
     /// Keep a secret; its value comes from standard input
     Set(SecretSet),
+    /// Keep the tokens that a program on this host signed in with, and renew them here
+    Import(SecretImport),
     /// List secrets, without their values
     Ls(Output),
     /// Forget a secret
     Rm(SecretRemove),
+}
+
+/// A program whose tokens are taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Program {
+    /// Claude Code: what `claude` signed in with on this host
+    Claude,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A session that uses it (`cowork run --secret claude -- claude`) has a placeholder \
+                  in CLAUDE_CODE_OAUTH_TOKEN, and never a refresh token: tokens are renewed from \
+                  this host, once for all sessions. Renewed tokens replace the imported ones: the \
+                  program on this host may have to sign in again.\n\n\
+                  Examples:\n  \
+                  cowork secret import claude\n  \
+                  cowork secret import claude --from /mnt/old/.claude/.credentials.json"
+)]
+pub(crate) struct SecretImport {
+    /// The program
+    #[arg(value_enum, value_name = "PROGRAM")]
+    pub(crate) program: Program,
+
+    /// The file with its tokens [default: ~/.claude/.credentials.json]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+
+    /// The secret's name [default: that of the program]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// A host that may get it [default: that of the program]
+    #[arg(long = "host", value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+
+    /// Where the tokens are renewed [default: that of the program]
+    #[arg(long, value_name = "URL")]
+    pub(crate) token_url: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A program that looks for a secret in a place of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    /// git over HTTPS: `.git-credentials`
+    Git,
+    /// curl -n, wget, git, pip and Python's requests: `.netrc`
+    Netrc,
+    /// npm: `.npmrc`
+    Npm,
+    /// pip and twine: `.netrc`, as the user `__token__`
+    Pypi,
+    /// cargo: `CARGO_REGISTRY_TOKEN`
+    Cargo,
+}
+
+/// A file in the home of a session, with what stands for a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HomeFile {
+    pub(crate) name: String,
+    pub(crate) contents: String,
 }
 
 /// How a secret is used.
@@ -297,8 +363,12 @@ pub(crate) enum Mode {
                   for on a terminal, where it is not shown. It is never an argument: every program \
                   on this machine can read arguments.\n\n\
                   Examples:\n  \
-                  cowork secret set github --host api.github.com --host github.com\n  \
-                  pass show registry | cowork secret set npm --host registry.example --as bearer"
+                  cowork secret set github --host github.com --for git --user me\n  \
+                  pass show registry | cowork secret set npm --host registry.example --for npm\n  \
+                  cowork secret set api --host api.example --oauth < tokens.json\n\n\
+                  With --oauth the value is JSON: access_token, refresh_token, token_url and, where \
+                  they are needed, client_id, client_secret, scope, expires_in (seconds) or \
+                  expires_at (milliseconds since 1970), and encoding (`form` or `json`)."
 )]
 pub(crate) struct SecretSet {
     /// Its name
@@ -320,6 +390,22 @@ pub(crate) struct SecretSet {
     /// A variable of the session's commands that holds the placeholder, e.g. `GITHUB_TOKEN`
     #[arg(long = "env", value_name = "VARIABLE")]
     pub(crate) variable: Option<String>,
+
+    /// The program that is to find it: its file or variable holds the placeholder
+    #[arg(long = "for", value_enum, value_name = "CLIENT")]
+    pub(crate) clients: Vec<Client>,
+
+    /// The user that it belongs to, in files that name one
+    #[arg(long, value_name = "NAME", default_value = "token")]
+    pub(crate) user: String,
+
+    /// A file in the session's home: `{secret}` in its contents stands for the placeholder
+    #[arg(long = "file", value_name = "NAME=CONTENTS", value_parser = home_file)]
+    pub(crate) files: Vec<HomeFile>,
+
+    /// The value is JSON with tokens of OAuth 2.0, which are renewed on this host
+    #[arg(long)]
+    pub(crate) oauth: bool,
 
     /// Values that do not belong here: they are refused without being repeated.
     #[arg(hide = true)]
@@ -395,6 +481,15 @@ fn ports(text: &str) -> Result<Ports, String> {
     }
 }
 
+fn home_file(text: &str) -> Result<HomeFile, String> {
+    let sentence = "write the name of the file and its contents, e.g. `.token={secret}`";
+    let (name, contents) = text.split_once('=').ok_or(sentence)?;
+    if !contents.contains("{secret}") && !contents.contains("{secret|url}") {
+        return Err("`{secret}` is missing in its contents".to_owned());
+    }
+    Ok(HomeFile { name: name.to_owned(), contents: contents.to_owned() })
+}
+
 fn carrier(text: &str) -> Result<String, String> {
     let known = match text.split_once(':') {
         None => matches!(text, "bearer" | "aws"),
@@ -407,7 +502,16 @@ fn carrier(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ports, carrier, ports};
+    use super::{Ports, carrier, home_file, ports};
+
+    #[test]
+    fn files_hold_a_placeholder() {
+        let file = home_file(".pgpass=*:*:*:me:{secret}").unwrap();
+        assert_eq!((file.name.as_str(), file.contents.as_str()), (".pgpass", "*:*:*:me:{secret}"));
+        for wrong in ["", ".netrc", ".netrc=", ".netrc=machine x"] {
+            assert!(home_file(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn ports_are_numbers() {

@@ -147,7 +147,12 @@ fn detach(session: &str, command: &NewCommand, form: Form) -> Result<ExitCode, F
 }
 
 /// Starts a command and stays with it.
-fn start(session: &str, command: &NewCommand, own: &Own, form: Form) -> Result<ExitCode, Failure> {
+pub(crate) fn start(
+    session: &str,
+    command: &NewCommand,
+    own: &Own,
+    form: Form,
+) -> Result<ExitCode, Failure> {
     let mut client = daemon::connect()?;
     let signals = signals::collect()?;
     let started = on(&mut client, session, |client, id| {

@@ -1,5 +1,7 @@
 //! The verbs that ask the daemon, one module per family, and how they name sessions.
 
+pub(crate) mod agents;
+pub(crate) mod ask;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod commands;
@@ -10,7 +12,9 @@ pub(crate) mod exec;
 pub(crate) mod grants;
 pub(crate) mod history;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod net;
+pub(crate) mod policy_import;
 pub(crate) mod ports;
 pub(crate) mod protect;
 pub(crate) mod requests;
@@ -19,6 +23,7 @@ pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod tasks;
 pub(crate) mod undo;
 pub(crate) mod usage;
 

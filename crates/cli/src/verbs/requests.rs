@@ -47,11 +47,14 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
 const HOST: &str = "host";
 /// The kind of a request whose session wants to change a file.
 const FILE: &str = "file";
+/// The kind of a request whose agent wants to use a tool.
+const TOOL: &str = "tool";
 
 fn access(request: &Request) -> &'static str {
     match (request.kind.as_str(), request.access) {
         (HOST, _) => "reach",
         (FILE, _) => "change",
+        (TOOL, _) => "use",
         (_, access) => access.as_str(),
     }
 }

@@ -13,7 +13,7 @@ for_everyone!(
     doctor_looks_at_the_host,
 );
 
-const VERBS: [&str; 46] = [
+const VERBS: [&str; 58] = [
     "run",
     "new",
     "ls",
@@ -56,6 +56,18 @@ const VERBS: [&str; 46] = [
     "delete",
     "explain",
     "doctor",
+    "claude",
+    "codex",
+    "gemini",
+    "opencode",
+    "agent",
+    "agents",
+    "ask",
+    "tasks",
+    "task",
+    "mcp",
+    "srt",
+    "policy",
     "daemon",
     "completions",
     "man",

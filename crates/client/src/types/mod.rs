@@ -1,13 +1,20 @@
 //! What is sent to the daemon and what it answers.
 
+mod agents;
 mod changes;
 mod commands;
 mod grants;
 mod network;
 mod records;
 mod requests;
+mod secrets;
 mod sessions;
+mod tasks;
 
+pub use agents::{
+    Agent, AgentCredential, AgentOptions, AgentSecret, AgentSource, AgentStep, AgentTask,
+    PreparedAgent, TaskProtocol,
+};
 pub use changes::{
     Apply, Change, ChangeConflict, ChangeKind, ChangeMark, ChangeSet, ChangedFile, ChangedFolder,
     Changes, Difference, Discard, Discarded, History, MarkKind, NamePolicy, NewProtectedName,
@@ -21,14 +28,23 @@ pub use commands::{
 pub use grants::{Access, Grant, GrantChange, NewGrant, Regranted, Revoked};
 pub use network::{
     Egress, HostTraffic, NamedRule, Network, NetworkBrief, NetworkChange, NetworkExplanation,
-    NetworkFlow, NetworkRefusal, NetworkRule, NetworkTarget, NewSecret, Otherwise, Preset, Publish,
-    PublishedPort, RuleAction, Secret, SecretMode, TlsTreatment, Traffic, WantedNetwork,
+    NetworkFlow, NetworkRefusal, NetworkRule, NetworkTarget, Otherwise, ParentProxy, Preset,
+    Publish, PublishedPort, RuleAction, TlsTreatment, Traffic, WantedNetwork,
 };
 pub use records::{AuditProblem, Event, FileEntry, Record, Translated, Verified};
-pub use requests::{Ask, Asked, Decide, Decision, Request, RequestState};
+pub use requests::{Ask, Asked, Decide, Decision, NewRequest, Request, RequestState};
+pub use secrets::{
+    NewSecret, Renewal, RenewalEncoding, RenewalState, Secret, SecretFile, SecretMode,
+    SessionSecret,
+};
 pub use sessions::{
-    CommandBrief, Enforced, Life, Limit, NewSession, Process, Profile, Sandbox, Session,
-    SessionChange, State, Usage, WantedLimits,
+    CommandBrief, Enforced, Life, Limit, NewSession, PlaceName, Process, Profile, ReplacedFile,
+    Sandbox, Session, SessionChange, State, Usage, WantedLimits, WantedView, WritableAs,
+    WritablePlace,
+};
+pub use tasks::{
+    Approvals, NewTask, PlanState, PlanStep, Steer, Task, TaskChange, TaskHost, TaskMessage,
+    TaskMessageKind, TaskRefusal, TaskRequest, TaskState, TaskSummary, TaskUsage,
 };
 
 use base64::Engine as _;

@@ -13,13 +13,14 @@ pub struct Request {
     /// The session that asks.
     #[schemars(regex(pattern = ID))]
     pub session: String,
-    /// What it asks for: a `folder`, to reach a `host`, or to change a `file`.
-    #[schemars(extend("enum" = ["folder", "host", "file"]))]
+    /// What it asks for: a `folder`, to reach a `host`, to change a `file`, or to use a `tool`.
+    #[schemars(extend("enum" = ["folder", "host", "file", "tool"]))]
     pub kind: String,
-    /// What it wants, in its own words; the host and port it wants to reach; the path of the file.
+    /// What it wants, in its own words; the host and port it wants to reach; the path of the file;
+    /// the tool and what it would be given.
     pub wanted: String,
     /// Why, in its own words; what is sent to the host first, and by which program; what is about
-    /// to be done to the file, by which program, and why that is asked.
+    /// to be done to the file, by which program, and why that is asked; the task that needs the tool.
     pub reason: String,
     /// What it wants to do with it; of a host or a file it says nothing.
     pub access: Access,
@@ -116,7 +117,29 @@ fn read() -> Access {
     Access::Read
 }
 
-/// To the one who asked, inside.
+/// On behalf of a session: a wish for a folder.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRequest {
+    /// What is wanted, e.g. "the folder with last year's invoices".
+    #[schemars(length(min = 1, max = 2000))]
+    pub wanted: String,
+    /// Why.
+    #[schemars(length(min = 1, max = 2000))]
+    pub reason: String,
+    /// What to do with it.
+    #[serde(default = "read")]
+    pub access: Access,
+    /// Where it probably lies on the host; absolute. The user sees it, and may choose another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Raw>,
+    /// Seconds to wait for the answer before returning the request as it is; at most 600.
+    #[serde(default)]
+    #[schemars(range(max = 600))]
+    pub wait: u64,
+}
+
+/// To the one who asked, inside or on behalf of a session.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
     /// The request's number.

@@ -1,7 +1,8 @@
 //! Sessions: what they are made of, and what they use.
 
 use super::{
-    BYTES, Grant, ID, Labels, NAME, NetworkBrief, NewGrant, Raw, SPAN, WantedNetwork, WantedWrites,
+    BYTES, Grant, ID, Labels, NAME, NamePolicy, NetworkBrief, NewGrant, Raw, SPAN, SessionSecret,
+    WantedNetwork, WantedWrites,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,9 +69,106 @@ pub struct NewSession {
     /// What it may reach; without it, it has no network at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<WantedNetwork>,
+    /// Secrets of its own: their hosts are reached with them, as with those that its network names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub secrets: Vec<SessionSecret>,
     /// What is allowed in folders whose changes are recorded.
     #[serde(skip_serializing_if = "WantedWrites::is_empty")]
     pub writes: WantedWrites,
+    /// Shows it the host's files at their own paths; without it, it sees only what it is granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub view: Option<WantedView>,
+}
+
+/// The host's files as a session sees them: all of them, read-only, at their own paths, but for what
+/// is named here. A path counts with everything below it, and of two the deeper one counts. Paths are
+/// absolute and free of symbolic links; each is named once. The daemon's own folders and `/run`,
+/// `/proc`, `/sys` and `/dev` of the host are never seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WantedView {
+    /// Files and folders of which nothing is seen: they are empty. One that does not exist is left
+    /// out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
+    pub hidden: Vec<Raw>,
+    /// Files and folders that are seen read-only all the same, in hidden or writable ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub shown: Vec<Raw>,
+    /// Files and folders that can be changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub writable: Vec<WritablePlace>,
+    /// Folders that are private, writable, in memory, and empty to begin with. One is there on the
+    /// host, or lies in another of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub scratch: Vec<Raw>,
+    /// Files that have other contents in the session, read-only. One that does not exist is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub replaced: Vec<ReplacedFile>,
+}
+
+/// A file or folder of the host that a session may change, at its own path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WritablePlace {
+    /// Where it is, on the host and in the session.
+    pub path: Raw,
+    /// How it is changed.
+    #[serde(default)]
+    pub access: WritableAs,
+    /// Whether it is meant although the place is sensitive.
+    #[serde(default)]
+    pub force: bool,
+    /// With `rw`: rules about names in place of the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200))]
+    pub names: Option<Vec<PlaceName>>,
+    /// With `rw`: what is allowed; what is not named is as for the session.
+    #[serde(default, skip_serializing_if = "WantedWrites::is_empty")]
+    pub writes: WantedWrites,
+}
+
+/// How a place of the host's is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WritableAs {
+    /// By the rules, and every change is recorded; a folder.
+    #[default]
+    #[serde(rename = "rw")]
+    Write,
+    /// Without rules and without a record; a file or a folder.
+    #[serde(rename = "direct")]
+    Direct,
+}
+
+/// A rule about names in a place that can be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceName {
+    /// Which names: components with `*`, `?` and `**`, at any depth unless it starts with `/`, which
+    /// stands for the place itself.
+    #[schemars(length(min = 1, max = 1024))]
+    pub pattern: String,
+    /// What happens to a change.
+    pub policy: NamePolicy,
+    /// Why, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200))]
+    pub reason: Option<String>,
+}
+
+/// A file with other contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplacedFile {
+    /// Where it is, on the host and in the session.
+    pub path: Raw,
+    /// What the session reads there.
+    pub contents: Raw,
 }
 
 /// What a session may use. Absent fields are left as they are.

@@ -61,6 +61,35 @@ impl Daemon {
         })
     }
 
+    /// What commands changed since a moment.
+    pub(crate) async fn changes_since(
+        self: &Arc<Self>,
+        id: &str,
+        since: &str,
+    ) -> Result<Changes, Trouble> {
+        let store = self.store(id)?;
+        let mut sets = self.sets(&store).await?;
+        sets.retain(|set| {
+            set.kind == cowork_api::files::SetKind::Command
+                && show::moment(set.began).as_str() >= since
+        });
+        let session = store.entry.session.clone();
+        if sets.is_empty() {
+            return Ok(Changes { session, sets: Vec::new(), changes: Vec::new() });
+        }
+        let numbers = Sets::Numbers(sets.iter().map(|set| set.set).collect());
+        let work = Work::Changes(Selection { sets: numbers, paths: Vec::new() });
+        let report = self.clerk(&store, work, Meanwhile::GoesOn).await?;
+        let Report::Changes { sets, changes } = report else { return Err(misfit()) };
+        let commands = self.match_commands(&store, &sets)?;
+        let changes = changes.into_iter().map(|change| show::change(&store.entry, change));
+        Ok(Changes {
+            session,
+            changes: changes.collect(),
+            sets: sets.into_iter().map(|set| show::set(set, &commands)).collect(),
+        })
+    }
+
     /// How contents differ from before.
     pub(crate) async fn differences(
         self: &Arc<Self>,

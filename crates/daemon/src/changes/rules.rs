@@ -11,7 +11,7 @@ use crate::trouble::Trouble;
 use cowork_api::files::{NameRule, Rules};
 use cowork_api::keeper::Request;
 use cowork_api::plan::Writing;
-use cowork_client::types::{Grant, NamePolicy};
+use cowork_client::types::{Grant, NamePolicy, PlaceName};
 use cowork_policy::files;
 use cowork_policy::plan::GrantRequest;
 use std::sync::Arc;
@@ -33,10 +33,23 @@ pub(super) fn rule(
     })
 }
 
+/// A rule of a place in the host's tree, as the keeper is told it.
+fn place_rule(name: &PlaceName) -> Result<NameRule, Trouble> {
+    rule(&name.pattern, name.policy, name.reason.as_deref())
+}
+
+/// Refuses a rule of a place in the host's tree that is not written as it should be.
+pub(crate) fn check_name(name: &PlaceName) -> Result<(), Trouble> {
+    place_rule(name).map(drop)
+}
+
 impl Daemon {
     /// What a session may do in one of its folders.
     pub(super) fn rules_for(&self, doc: &Doc, grant: &Grant) -> Result<Rules, Trouble> {
         let mut rules = files::default_rules();
+        if let Some(names) = doc.spec.view.as_ref().and_then(|view| view.names(&grant.name)) {
+            rules.names = names.iter().map(place_rule).collect::<Result<_, _>>()?;
+        }
         let standing = self.standing_names()?.into_iter();
         let standing = standing.filter(|rule| rule.folder == grant.path);
         let standing = standing.map(|it| (it.pattern, it.policy, it.reason));

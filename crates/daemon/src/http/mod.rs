@@ -1,5 +1,6 @@
 //! The HTTP API: who may speak, what is heard, and how answers are written.
 
+mod agents;
 mod audit;
 mod changes;
 mod commands;
@@ -8,6 +9,7 @@ mod extract;
 mod files;
 mod grants;
 mod idempotency;
+mod mcp;
 mod network;
 mod openapi;
 mod requests;
@@ -16,6 +18,7 @@ mod secrets;
 mod sessions;
 mod stream;
 mod strict;
+mod tasks;
 
 pub(crate) use extract::{Body, Named};
 pub(crate) use openapi::text as openapi;

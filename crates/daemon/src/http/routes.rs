@@ -2,8 +2,8 @@
 //! compared with it.
 
 use super::{
-    audit, changes, commands, events, files, grants, idempotency, network, openapi, requests,
-    secrets, sessions,
+    agents, audit, changes, commands, events, files, grants, idempotency, mcp, network, openapi,
+    requests, secrets, sessions, tasks,
 };
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -35,6 +35,29 @@ methods! { get "GET", post "POST", put "PUT", patch "PATCH", delete "DELETE", }
 
 /// Every route.
 pub(super) fn routes() -> Vec<Route> {
+    let mut all = about_sessions();
+    all.extend(about_agents());
+    all
+}
+
+/// Routes about agents and their tasks.
+fn about_agents() -> Vec<Route> {
+    vec![
+        get("/v1/agents", agents::list),
+        post("/v1/sessions/{id}/agents/{name}", agents::prepare),
+        get("/v1/sessions/{id}/tasks", tasks::list),
+        post("/v1/sessions/{id}/tasks", tasks::create),
+        get("/v1/sessions/{id}/tasks/{number}", tasks::show),
+        get("/v1/sessions/{id}/tasks/{number}/messages", tasks::messages),
+        post("/v1/sessions/{id}/tasks/{number}/steer", tasks::steer),
+        post("/v1/sessions/{id}/tasks/{number}/pause", tasks::pause),
+        post("/v1/sessions/{id}/tasks/{number}/resume", tasks::resume),
+        post("/v1/sessions/{id}/tasks/{number}/cancel", tasks::cancel),
+    ]
+}
+
+/// All other routes.
+fn about_sessions() -> Vec<Route> {
     vec![
         get("/v1/info", sessions::info),
         get("/v1/doctor", sessions::doctor),
@@ -96,6 +119,8 @@ pub(super) fn routes() -> Vec<Route> {
         get("/v1/sessions/{id}/files/{root}/{*path}", files::read),
         put("/v1/sessions/{id}/files/{root}/{*path}", files::write),
         delete("/v1/sessions/{id}/files/{root}/{*path}", files::remove),
+        post("/v1/sessions/{id}/requests", requests::ask),
+        get("/v1/sessions/{id}/requests/{number}", requests::asked),
         get("/v1/requests", requests::list),
         get("/v1/requests/{number}", requests::show),
         post("/v1/requests/{number}/decide", requests::decide),
@@ -114,6 +139,7 @@ pub(super) fn router(daemon: &Arc<Daemon>) -> Router {
     }
     let remember = axum::middleware::from_fn_with_state(Arc::clone(daemon), idempotency::once);
     router
+        .route_service(mcp::PATH, mcp::service(daemon))
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(remember)

@@ -1,6 +1,7 @@
 //! What a session is told about itself, what people read of it on the host, and names.
 
 use super::doc::{Doc, KeptGrant, Phase};
+use crate::agents::SHOWN_AS;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_client::types::Access;
@@ -95,8 +96,7 @@ fn text(doc: &Doc, network: &str) -> String {
     let home = doc.folder();
     let mut text = format!(
         "# Where you are\n\n\
-         You work in a session of your own, `{id}`: a computer inside the user's computer. You see \
-         the folders below and nothing else of it.\n\n\
+         You work in a session of your own, `{id}`: a computer inside the user's computer. {seen}\n\n\
          | place | what it is for | variable |\n|---|---|---|\n\
          | `{home}` | your home and scratch space; private | `COWORK_HOME` |\n\
          | `/tmp` | scratch space in memory; private | `COWORK_SCRATCH` |\n\
@@ -105,21 +105,27 @@ fn text(doc: &Doc, network: &str) -> String {
          | `{home}/mnt/uploads` | files the user gave you; read only | `COWORK_UPLOADS` |\n\
          | `{home}/mnt/skills` | skills; read only | `COWORK_SKILLS` |\n",
         id = doc.id,
+        seen = match doc.spec.view {
+            None => "You see the folders below and nothing else of it.",
+            Some(_) => "You see its files at their own paths, and can change the folders below.",
+        },
     );
     let granted: Vec<_> = doc.grants.iter().filter(|kept| kept.phase != Phase::Removing).collect();
     text.push_str("\n# Folders of the user\n\n");
     if granted.is_empty() {
         text.push_str("None at the moment.\n");
     }
-    for (index, kept) in granted.iter().enumerate() {
+    let workspace = workspace(doc);
+    for kept in granted {
         let access = match kept.grant.access {
             Access::Read => "read only",
             Access::Write => "you may change it",
             Access::Direct => "you may change it, and nothing of that can be undone",
             Access::Staged => "you may change it; the user decides later what becomes of that",
         };
-        let role = if index == 0 { ", your workspace (`COWORK_WORKSPACE`)" } else { "" };
-        let at = place(&doc.id, &kept.grant.name);
+        let at = &kept.grant.at;
+        let is_workspace = workspace.as_ref() == Some(at);
+        let role = if is_workspace { ", your workspace (`COWORK_WORKSPACE`)" } else { "" };
         cowork_sys::ignore(writeln!(text, "- `{at}`: {access}{role}"));
     }
     text.push_str(network);
@@ -137,8 +143,12 @@ fn text(doc: &Doc, network: &str) -> String {
     text
 }
 
-/// The folder that a session's work is in.
+/// The folder that a session's work is in: not the one that an agent's program is in.
 pub(crate) fn workspace(doc: &Doc) -> Option<String> {
-    let first = doc.grants.iter().find(|kept| kept.phase != Phase::Removing)?;
-    Some(place(&doc.id, &first.grant.name))
+    let is_program = |kept: &KeptGrant| {
+        kept.grant.access == Access::Read && kept.grant.name.starts_with(SHOWN_AS)
+    };
+    let mut there = doc.grants.iter().filter(|kept| kept.phase != Phase::Removing);
+    let first = there.find(|kept| !is_program(kept))?;
+    Some(first.grant.at.clone())
 }

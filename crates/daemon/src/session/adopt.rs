@@ -39,6 +39,7 @@ impl Daemon {
                 }
             }
         }
+        self.forget_orphans();
         // What nobody wrote down was in the pool, or on its way there.
         for id in alive.into_keys() {
             drop(self.engine.call(Request::Destroy { session: id }).await);

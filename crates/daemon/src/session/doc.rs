@@ -1,6 +1,7 @@
 //! What the catalogue keeps of a session, and how it is shown.
 
 use super::remove::Leave;
+use super::view::KeptView;
 use crate::changes::KeptChanges;
 use crate::network::KeptNetwork;
 use crate::trouble::Trouble;
@@ -74,6 +75,9 @@ pub(crate) struct Spec {
     /// What is allowed where changes are recorded.
     #[serde(default)]
     pub(crate) writes: WantedWrites,
+    /// The host's files, if it shows them.
+    #[serde(default)]
+    pub(crate) view: Option<KeptView>,
 }
 
 /// The sandbox of a session, as it was last seen.

@@ -139,7 +139,7 @@ impl Daemon {
             add(doc::path(outputs)?, format!("{}/mnt/outputs", doc.folder()));
         }
         for kept in &doc.grants {
-            add(doc::path(&kept.grant.path)?, super::about::place(&doc.id, &kept.grant.name));
+            add(doc::path(&kept.grant.path)?, kept.grant.at.clone());
         }
         Ok(table)
     }

@@ -4,7 +4,7 @@
 //! is finished or taken back by the next one.
 
 use super::doc::{self, Doc, KeptGrant, Phase};
-use super::{Session, about};
+use super::{Session, about, view};
 use crate::book::now;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -130,6 +130,7 @@ impl Daemon {
         request: Option<u64>,
     ) -> Result<Grant, Trouble> {
         let _turn = session.turn.lock().await;
+        view::refuse_change(&session.doc())?;
         let mut kept = self.judge(Some(session), new)?;
         kept.grant.request = request;
         self.give(session, kept).await
@@ -217,6 +218,7 @@ impl Daemon {
             };
             return Ok(Regranted { grant: kept.grant, revoked });
         }
+        view::refuse_change(&doc)?;
         let before = std::mem::replace(&mut kept.grant.access, change.access);
         let data = json!({ "name": name, "access": change.access, "writes": change.writes });
         self.book.record("grant.changed", Some(&session.id), &data)?;
@@ -300,6 +302,7 @@ impl Daemon {
         name: &str,
     ) -> Result<Revoked, Trouble> {
         let doc = session.doc();
+        view::refuse_change(&doc)?;
         // Whoever goes on with a revocation does not record it again.
         if find(&doc.grants, name)?.phase != Phase::Removing {
             let removing = |doc: &mut Doc| {

@@ -3,13 +3,14 @@
 //! Whoever asks is hostile. It learns the state of its own requests and the names of its own
 //! folders, and nothing of the host.
 
-use super::{Session, about};
+use super::Session;
+use super::requests::shown;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use cowork_client::types::{Ask, Asked, Request, RequestState};
+use cowork_client::types::{Ask, Asked};
 use rustix::fd::{AsFd, OwnedFd};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -73,32 +74,13 @@ async fn nothing() -> Trouble {
     Trouble::missing("no-route", "there is nothing here").with_hint("see COWORK.md")
 }
 
-fn shown(session: &Session, request: &Request) -> Asked {
-    let allowed = request.state == RequestState::Allowed;
-    let at = request.grant.as_ref().map(|grant| about::place(&session.id, grant));
-    Asked {
-        id: request.id,
-        state: request.state,
-        at,
-        access: allowed.then_some(request.access),
-        note: request.note.clone(),
-    }
-}
-
 async fn ask(
     State((daemon, session)): State<Inside>,
     crate::http::Body(ask): crate::http::Body<Ask>,
 ) -> Result<Json<Asked>, Trouble> {
     let wait = Duration::from_secs(ask.wait).min(MAX_WAIT);
-    let mut latest = daemon.book.latest();
-    let mut request = daemon.ask(&session, &ask).await?;
-    let deadline = tokio::time::Instant::now() + wait;
-    while request.state == RequestState::Pending {
-        if tokio::time::timeout_at(deadline, latest.changed()).await.is_err() {
-            break;
-        }
-        request = daemon.request(request.id)?;
-    }
+    let request = daemon.ask(&session, &ask).await?;
+    let request = daemon.await_answer(request, wait).await?;
     Ok(Json(shown(&session, &request)))
 }
 
@@ -118,7 +100,7 @@ async fn folders(State((_, session)): State<Inside>) -> Json<Value> {
         .grants
         .iter()
         .map(|kept| {
-            json!({ "name": kept.grant.name, "at": about::place(&doc.id, &kept.grant.name),
+            json!({ "name": kept.grant.name, "at": kept.grant.at,
                     "access": kept.grant.access })
         })
         .collect();

@@ -2,11 +2,12 @@
 
 use super::doc::{self, Doc, KeptGrant, KeptSandbox, Phase, Spec};
 use super::grants::Meant;
-use super::{Session, about};
+use super::{Session, about, view};
 use crate::book::now;
 use crate::daemon::Daemon;
 use crate::folders;
 use crate::guest::{End, Guest};
+use crate::network::{Known, take_own};
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Reply, Request, Status};
 use cowork_api::plan::{Identity, SessionPlan, Writing};
@@ -36,11 +37,16 @@ pub(crate) struct Made {
 
 impl Daemon {
     /// Makes a session, from the pool where one fits.
-    pub(crate) async fn create(self: &Arc<Self>, new: NewSession) -> Result<Arc<Session>, Trouble> {
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        mut new: NewSession,
+    ) -> Result<Arc<Session>, Trouble> {
+        let own = take_own(&mut new)?;
         let wanted = new.grants.clone();
         let id = new.id.clone();
-        let spec = self.spec(new)?;
-        let mut grants: Vec<KeptGrant> = Vec::new();
+        let (view, mut grants) = self.judge_view(&new)?;
+        let known = self.known_with(&own, new.network.as_ref())?;
+        let spec = Spec { view, ..self.spec(new, &known)? };
         for grant in &wanted {
             let kept = self.judge(None, grant)?;
             about::check_name(&grants, &kept)?;
@@ -52,15 +58,28 @@ impl Daemon {
         if let Some(id) = &id {
             self.wait_for_removal(id).await;
         }
+        // Links in its home are made with a sandbox.
+        let linked = crate::network::has_files(spec.network.as_ref(), &known);
         let pooled = match &id {
-            None => self.take_pooled(&spec),
-            Some(_) => None,
+            None if !linked => self.take_pooled(&spec),
+            None | Some(_) => None,
         };
         let (doc, made) = match pooled {
             Some(pooled) => (Doc { spec, grants, created: now(), ..pooled.doc }, Some(pooled.made)),
             None => (self.new_doc(id.as_deref(), spec, grants)?, None),
         };
-        let session = self.bring_up(doc, made).await?;
+        let id = doc.id.clone();
+        if let Err(trouble) = self.keep_own(&id, own) {
+            if made.is_some() {
+                self.discard(&id).await;
+            }
+            return Err(trouble);
+        }
+        let brought = self.bring_up(doc, made).await;
+        if brought.is_err() {
+            self.forget_own(&id);
+        }
+        let session = brought?;
         if session.is_once() {
             tokio::spawn(abandon(Arc::clone(self), Arc::clone(&session)));
         }
@@ -82,7 +101,7 @@ impl Daemon {
     }
 
     /// Checks what was asked for, apart from grants.
-    fn spec(&self, new: NewSession) -> Result<Spec, Trouble> {
+    fn spec(&self, new: NewSession, known: &Known) -> Result<Spec, Trouble> {
         if self.count() >= MAX_SESSIONS {
             let sentence = format!("there are {MAX_SESSIONS} sessions already");
             return Err(Trouble::conflict("too-many", sentence)
@@ -92,7 +111,7 @@ impl Daemon {
         doc::limits(&new.limits)?;
         crate::changes::check_writes(&new.writes)?;
         if let Some(network) = &new.network {
-            self.check_network(network)?;
+            self.check_network(network, known)?;
         }
         if let Some(workspace) = &new.workspace {
             about::check_workspace(workspace)?;
@@ -113,6 +132,7 @@ impl Daemon {
             workspace: new.workspace,
             network: new.network,
             writes: new.writes,
+            view: None,
         })
     }
 
@@ -182,8 +202,10 @@ impl Daemon {
         made: Option<Made>,
     ) -> Result<Arc<Session>, Trouble> {
         let id = doc.id.clone();
-        for kept in &mut doc.grants {
-            kept.grant.at = about::place(&id, &kept.grant.name);
+        if doc.spec.view.is_none() {
+            for kept in &mut doc.grants {
+                kept.grant.at = about::place(&id, &kept.grant.name);
+            }
         }
         let from_pool = made.is_some();
         if let Err(trouble) = self.enter(&doc) {
@@ -233,6 +255,7 @@ impl Daemon {
             "limits": doc.spec.limits,
             "grants": grants,
             "network": doc.spec.network,
+            "view": doc.spec.view.as_ref().map(view::describe),
         });
         let text = super::text_of(doc)?;
         self.book.record_with("session.created", Some(&doc.id), &data, |catalogue| {
@@ -335,7 +358,8 @@ impl Daemon {
             }
             None => {}
         }
-        for kept in doc.grants.iter().filter(|kept| kept.phase != Phase::Removing) {
+        let granted = doc.grants.iter().filter(|_| doc.spec.view.is_none());
+        for kept in granted.filter(|kept| kept.phase != Phase::Removing) {
             own.push(self.grant_request(doc, kept)?);
         }
         let request = doc.request(own, home)?;
@@ -343,6 +367,7 @@ impl Daemon {
         let about = Folder::open(&folder.join("about")).map_err(|error| unusable(&error))?;
         let about_path = real_path(&folder.join("about"))?;
         plan::add_about(&mut plan, &about_path, about.identity());
+        self.link_files(&mut plan, doc)?;
         let first = doc.grants.first();
         if let (Some(workspace), Some(first)) = (&doc.spec.workspace, first) {
             let name = |text: &str| {
@@ -350,6 +375,7 @@ impl Daemon {
             };
             plan::add_workspace(&mut plan, &name(workspace)?, &name(&first.grant.name)?);
         }
+        self.show_host(&mut plan, doc)?;
         Ok(plan)
     }
 

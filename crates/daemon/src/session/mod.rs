@@ -16,6 +16,7 @@ mod pool;
 mod remove;
 mod requests;
 mod usage;
+mod view;
 mod wiring;
 
 pub(crate) use about::refresh as tell;
@@ -27,7 +28,7 @@ pub(crate) use grants::has_sandbox;
 pub(crate) use heartbeat::{beat, hear};
 pub(crate) use pool::Pool;
 pub(crate) use remove::Leave;
-pub(crate) use requests::plain;
+pub(crate) use requests::{plain, shown as shown_request};
 pub(crate) use usage::sample;
 
 use crate::book::{Book, now};

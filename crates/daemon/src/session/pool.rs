@@ -82,6 +82,7 @@ fn fits(spec: &Spec) -> bool {
         && spec.home.is_none()
         && spec.outputs.is_none()
         && spec.workspace.is_none()
+        && spec.view.is_none()
 }
 
 impl Daemon {

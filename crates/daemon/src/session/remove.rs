@@ -64,6 +64,7 @@ impl Daemon {
         self.clear(&session.doc(), leave).await?;
         self.book.catalogue.remove_session(&session.id)?;
         self.forget(&session.id);
+        self.forget_own(&session.id);
         Ok(())
     }
 

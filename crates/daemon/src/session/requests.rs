@@ -6,12 +6,14 @@ use crate::book::now;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_client::types::{
-    Ask, Decide, Decision, Grant, NewGrant, Request, RequestState, WantedWrites,
+    Ask, Asked, Decide, Decision, Grant, NewGrant, NewRequest, Raw, Request, RequestState,
+    WantedWrites,
 };
 use cowork_session::catalogue::{Requests, Standing as Waits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most requests of one session that wait for an answer.
 const MAX_PENDING: u32 = 16;
@@ -21,18 +23,48 @@ const MAX_ASKS: u32 = 1000;
 const MAX_TEXT: usize = 2000;
 
 impl Daemon {
+    /// Somebody asks for a folder on behalf of a session, and may say where it probably lies.
+    /// Nothing is looked up: who asks learns nothing about the place from the answer.
+    pub(crate) async fn ask_for(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        new: NewRequest,
+    ) -> Result<Request, Trouble> {
+        let NewRequest { wanted, reason, access, path, wait } = new;
+        check_text("wanted", &wanted)?;
+        let Some(path) = path else {
+            return self.ask(session, &Ask { wanted, reason, access, wait }).await;
+        };
+        let place = super::doc::path(&path)?;
+        let plain = place.components().all(|part| {
+            matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
+        });
+        if !plain || !place.is_absolute() || place.as_os_str().len() > MAX_TEXT {
+            return Err(Trouble::refused("bad-path", "an absolute path is wanted")
+                .with_hint("without `..`"));
+        }
+        // The place comes first: no words can pass for another one.
+        let wanted = format!("{}: {wanted}", path.lossy());
+        self.asked(session, &Ask { wanted, reason, access, wait }, Some(&path)).await
+    }
+
     /// A session asks for a folder. What the user has said before about the same is said again.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         session: &Arc<Session>,
         ask: &Ask,
     ) -> Result<Request, Trouble> {
-        for (name, text) in [("wanted", &ask.wanted), ("reason", &ask.reason)] {
-            if text.trim().is_empty() || text.len() > MAX_TEXT {
-                let sentence = format!("`{name}` must be a text of at most {MAX_TEXT} bytes");
-                return Err(Trouble::refused("bad-request", sentence));
-            }
-        }
+        check_text("wanted", &ask.wanted)?;
+        self.asked(session, ask, None).await
+    }
+
+    async fn asked(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        ask: &Ask,
+        suggested: Option<&Raw>,
+    ) -> Result<Request, Trouble> {
+        check_text("reason", &ask.reason)?;
         if session.count_ask() > MAX_ASKS {
             let sentence = format!("a session asks at most {MAX_ASKS} times");
             return Err(Trouble::conflict("too-many", sentence));
@@ -65,6 +97,11 @@ impl Daemon {
             |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
         let id = self.book.catalogue.add_request(&session.id, &text)?;
         let request = Request { id, ..request };
+        if let Some(path) = suggested {
+            let path = serde_json::to_string(path)
+                .map_err(|error| Trouble::host("cannot write down a path", error))?;
+            self.book.catalogue.set(&suggestion_key(id), &path)?;
+        }
         self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
         match self.standing_answer(&request)? {
             // If it cannot be carried out as it stands, the user is asked.
@@ -82,6 +119,32 @@ impl Daemon {
         })?;
         serde_json::from_str(&text)
             .map_err(|error| Trouble::host("a request in the catalogue cannot be read", error))
+    }
+
+    /// Where the folder of a request probably lies, if whoever asked has said so.
+    fn suggested(&self, id: u64) -> Result<Option<Raw>, Trouble> {
+        let text = self.book.catalogue.get(&suggestion_key(id))?;
+        let path = text.map(|text| serde_json::from_str(&text)).transpose();
+        path.map_err(|error| Trouble::host("a path in the catalogue cannot be read", error))
+    }
+
+    /// Waits until a request is answered, or the time is over.
+    pub(crate) async fn await_answer(
+        &self,
+        mut request: Request,
+        wait: Duration,
+    ) -> Result<Request, Trouble> {
+        let deadline = tokio::time::Instant::now() + wait;
+        let mut latest = self.book.latest();
+        while request.state == RequestState::Pending {
+            request = self.request(request.id)?;
+            if request.state != RequestState::Pending
+                || tokio::time::timeout_at(deadline, latest.changed()).await.is_err()
+            {
+                break;
+            }
+        }
+        Ok(request)
     }
 
     /// Requests that wait for an answer.
@@ -115,7 +178,15 @@ impl Daemon {
         if request.kind == crate::changes::ASK {
             return self.decide_file(&session, request, decide).await;
         }
+        if request.kind == crate::tasks::ASK {
+            return self.decide_tool(&session, request, decide);
+        }
         let allowed = is_allowed(decide.decision);
+        let named = match &decide.path {
+            None if allowed => self.suggested(id)?,
+            path => path.clone(),
+        };
+        let decide = &Decide { path: named, ..decide.clone() };
         if allowed {
             let path = decide.path.clone().ok_or_else(|| {
                 Trouble::refused("no-path", "which folder is meant?")
@@ -169,6 +240,7 @@ impl Daemon {
         self.book.record_with("request.decided", Some(&request.session), &data, |catalogue| {
             catalogue.put_request(request.id, Waits::Decided, &text)
         })?;
+        cowork_sys::ignore(self.book.catalogue.unset(&suggestion_key(request.id)));
         Ok(request)
     }
 
@@ -225,6 +297,33 @@ impl Daemon {
             .map_err(|error| Trouble::host("cannot write down an answer", error))?;
         Ok(self.book.catalogue.set(&standing_key(scope.as_deref(), request), &text)?)
     }
+}
+
+/// Refuses a text that says nothing, or too much.
+fn check_text(name: &str, text: &str) -> Result<(), Trouble> {
+    if text.trim().is_empty() || text.len() > MAX_TEXT {
+        let sentence = format!("`{name}` must be a text of at most {MAX_TEXT} bytes");
+        return Err(Trouble::refused("bad-request", sentence));
+    }
+    Ok(())
+}
+
+/// What whoever asked is shown of a request: where it is in its life, and what came of it inside.
+pub(crate) fn shown(session: &Session, request: &Request) -> Asked {
+    let allowed = request.state == RequestState::Allowed;
+    let at = request.grant.as_ref().filter(|_| allowed);
+    Asked {
+        id: request.id,
+        state: request.state,
+        at: at.map(|grant| super::about::place(&session.id, grant)),
+        access: allowed.then_some(request.access),
+        note: request.note.clone(),
+    }
+}
+
+/// Where the catalogue keeps the place that a request is probably about, as long as it waits.
+fn suggestion_key(id: u64) -> String {
+    format!("suggested/{id}")
 }
 
 /// An answer that stands, and which folder it is about.

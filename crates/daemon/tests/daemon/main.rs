@@ -57,6 +57,8 @@ mod streams;
 mod terminal;
 #[cfg(test)]
 mod trouble;
+#[cfg(test)]
+mod view;
 
 /// Makes a test of each function for each person.
 macro_rules! for_everyone {

@@ -3,7 +3,9 @@
 use super::operation::Operation;
 use super::schemas::Schemas;
 use super::sessions::{GRANTING, KEEPER};
-use cowork_client::types::{Decide, FileEntry, Page, Request, RequestState, Translated};
+use cowork_client::types::{
+    Asked, Decide, FileEntry, NewRequest, Page, Request, RequestState, Translated,
+};
 use serde_json::{Value, json};
 
 /// A path is followed below a folder of the session.
@@ -86,6 +88,26 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
 
 fn requests(s: &mut Schemas) -> Vec<Operation> {
     vec![
+        Operation::new("POST /v1/sessions/{id}/requests", "ask", "Ask the user for a folder")
+            .about(
+                "On behalf of a session. The request waits until the user has answered it; what \
+                 comes back says no more of the host than the session is given.",
+            )
+            .takes::<NewRequest>(s)
+            .gives::<Asked>(201, "The request, answered if that was waited for", s)
+            .refuses(&[&["bad-request", "bad-path", "too-many"]]),
+        Operation::new(
+            "GET /v1/sessions/{id}/requests/{number}",
+            "showAsked",
+            "A request for a folder, as whoever asked is shown it",
+        )
+        .query(
+            "wait",
+            "Seconds to wait for the answer",
+            &json!({ "type": "integer", "minimum": 0, "maximum": 600 }),
+        )
+        .gives::<Asked>(200, "The request", s)
+        .refuses(&[&["no-request", "host", "unrecorded"]]),
         Operation::new("GET /v1/requests", "listRequests", "What sessions ask for")
             .query("state", "Only those in this state", &s.sent::<RequestState>())
             .query("session", "Only those of this session", &json!({ "type": "string" }))

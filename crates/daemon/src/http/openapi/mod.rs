@@ -4,6 +4,7 @@
 //! it with the routes, with the codes of problems in the source, and with the committed file. What
 //! the handlers really do is compared with it by requests that are made up from it.
 
+mod agents;
 mod audit;
 mod changes;
 mod commands;
@@ -13,6 +14,7 @@ mod operation;
 mod problems;
 mod schemas;
 mod sessions;
+mod tasks;
 
 #[cfg(test)]
 mod tests;
@@ -70,6 +72,8 @@ fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     all.extend(files::operations(schemas));
     all.extend(changes::operations(schemas));
     all.extend(network::operations(schemas));
+    all.extend(agents::operations(schemas));
+    all.extend(tasks::operations(schemas));
     all.extend(audit::operations(schemas));
     all
 }
@@ -149,6 +153,8 @@ fn tags() -> Value {
         ("changes", "What sessions did to folders, and how it is taken back"),
         ("network", "What sessions reach"),
         ("secrets", "What sessions use without knowing it"),
+        ("agents", "Programs that work in sessions by themselves"),
+        ("tasks", "What agents are asked to do, what they say meanwhile, and what came of it"),
         ("requests", "What sessions ask for and the user answers"),
         ("audit", "The record that nothing can be taken out of"),
         ("events", "What happens, as it happens"),

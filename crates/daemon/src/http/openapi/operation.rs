@@ -216,7 +216,7 @@ impl Operation {
 
 /// What stands for a part of a path.
 fn part(path: &str, name: &str) -> (&'static str, Value) {
-    let requests = path.starts_with("/v1/requests");
+    let requests = path.contains("/requests");
     match name {
         "id" => (
             "The session's id",
@@ -228,6 +228,10 @@ fn part(path: &str, name: &str) -> (&'static str, Value) {
         "number" if requests => (
             "The request's number",
             json!({ "type": "integer", "minimum": 1, "maximum": 9_007_199_254_740_991_u64 }),
+        ),
+        "number" if path.contains("/tasks") => (
+            "The task's number in the session",
+            json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
         ),
         "number" => (
             "The command's number in the session",
@@ -251,6 +255,13 @@ fn part(path: &str, name: &str) -> (&'static str, Value) {
             json!({
                 "type": "string", "minLength": 1, "maxLength": 64,
                 "pattern": "^[A-Za-z0-9._-]+$",
+            }),
+        ),
+        "name" if path.starts_with("/v1/sessions/{id}/agents") => (
+            "The agent's name",
+            json!({
+                "type": "string", "minLength": 1, "maxLength": 32,
+                "pattern": "^[a-z][a-z0-9]*(-[a-z0-9]+)*$", "example": "claude",
             }),
         ),
         "name" if path.starts_with("/v1/rules") => (

@@ -89,7 +89,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
                 GRANTING,
                 NETWORK,
                 EGRESS,
-                &["bad-label", "bad-limit", "bad-workspace", "no-workspace"],
+                &["bad-label", "bad-limit", "bad-secret", "bad-workspace", "no-workspace"],
             ]),
         Operation::new("GET /v1/sessions/{id}", "showSession", "A session")
             .gives::<Session>(200, "The session", s)
