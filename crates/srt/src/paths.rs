@@ -110,20 +110,20 @@ mod tests {
 
     #[test]
     fn entries_are_paths() {
-        let places = Places { home: Path::new("/home/ada"), here: Path::new("/work/[p]") };
+        let places = Places { home: Path::new("/home/ada"), here: Path::new("/home/ada/[p]") };
         for (text, path) in [
-            (".", "/work/[p]"),
-            ("./src", "/work/[p]/src"),
-            ("src/", "/work/[p]/src"),
-            ("../other", "/work/other"),
+            (".", "/home/ada/[p]"),
+            ("./src", "/home/ada/[p]/src"),
+            ("src/", "/home/ada/[p]/src"),
+            ("../other", "/home/ada/other"),
             ("~", "/home/ada"),
             ("~/.ssh", "/home/ada/.ssh"),
             ("~/.aws//x", "/home/ada/.aws/x"),
-            ("~other", "/work/[p]/~other"),
+            ("~other", "/home/ada/[p]/~other"),
             ("/", "/"),
             ("/**", "/"),
             ("/etc/./passwd", "/etc/passwd"),
-            ("src/**", "/work/[p]/src"),
+            ("src/**", "/home/ada/[p]/src"),
         ] {
             let meant = meant(&entry(text, Spelling::Pattern), places);
             assert_eq!((meant.path.as_path(), meant.pattern), (Path::new(path), None), "{text}");
@@ -132,14 +132,14 @@ mod tests {
 
     #[test]
     fn patterns_begin_behind_the_last_plain_folder() {
-        let places = Places { home: Path::new("/home/ada"), here: Path::new("/work/[p]") };
+        let places = Places { home: Path::new("/home/ada"), here: Path::new("/home/ada/[p]") };
         for (text, folder, glob) in [
-            ("*.env", "/work/[p]", "*.env"),
-            ("./a/*.env", "/work/[p]/a", "*.env"),
+            ("*.env", "/home/ada/[p]", "*.env"),
+            ("./a/*.env", "/home/ada/[p]/a", "*.env"),
             ("~/keys/**/*.pem", "/home/ada/keys", "**/*.pem"),
             ("/**/x", "/", "**/x"),
             ("/etc/a*//b/./c", "/etc", "a*/b/c"),
-            ("**/secrets/**", "/work/[p]", "**/secrets"),
+            ("**/secrets/**", "/home/ada/[p]", "**/secrets"),
             ("~/a[bc]/d", "/home/ada", "a[bc]/d"),
         ] {
             let pattern = meant(&entry(text, Spelling::Pattern), places).pattern.unwrap();
@@ -147,6 +147,6 @@ mod tests {
             assert_eq!(pattern.glob, Glob::new(glob), "{text}");
         }
         let literal = meant(&entry("a[b]*", Spelling::Literal), places);
-        assert_eq!((literal.path.to_str(), literal.pattern), (Some("/work/[p]/a[b]*"), None));
+        assert_eq!((literal.path.to_str(), literal.pattern), (Some("/home/ada/[p]/a[b]*"), None));
     }
 }

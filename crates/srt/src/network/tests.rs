@@ -1,3 +1,5 @@
+//! Tests of hosts: what is allowed, what is refused, and in which order.
+
 use super::rules;
 use crate::settings::Settings;
 use cowork_api::egress::{Otherwise, Rules, Tls};

@@ -1,3 +1,5 @@
+//! Tests of settings: what is understood, what is refused, and how that is said.
+
 use super::{GitConfig, Settings, Spelling};
 use proptest::prelude::*;
 
