@@ -193,7 +193,7 @@ fn the_plan_is_explained_step_by_step(person: Person) {
             "give up every capability",
             "by Landlock allow beneath /sessions",
             "filter system calls: ",
-            "hand connections to UNIX sockets in folders to the broker",
+            "hand connections to UNIX sockets in folders, and changes of files by name, to the broker",
         ],
     );
     assert!(force.lines().count() > 15, "{force}");
@@ -269,7 +269,15 @@ fn what_is_in_force_is_observed(person: Person) {
 fn doctor_looks_at_the_host(person: Person) {
     let here = Folder::new(person, "work");
     let said = run(person, here.path(), &["doctor"]);
-    let facts = ["kernel", "identity", "namespaces", "Landlock", "seccomp", "memory limit"];
+    let facts = [
+        "kernel",
+        "identity",
+        "namespaces",
+        "Landlock",
+        "seccomp",
+        "recorded changes",
+        "memory limit",
+    ];
     contains_all(said.good(), &facts);
     assert!(!said.text().contains("BLOCKING"), "{}", said.text());
     let identity = match person {
