@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// How long random bytes are fed to the parsers; `cargo xtask fuzz` does it for longer.
 const FUZZ_TIME: Duration = Duration::from_secs(10);
 
+/// How many tests run at once: most of them wait for something most of the time.
+const AT_ONCE: &str = "4";
+
 /// One thing that must hold.
 struct Step {
     name: &'static str,
@@ -139,6 +142,7 @@ fn programs() -> Result<(), Failure> {
 /// The programs under test are the ones that are shipped; the tests around them are built faster.
 fn tests() -> Result<(), Failure> {
     let mut test = cargo(["test", "--workspace", "--no-fail-fast"]);
+    test.env("RUST_TEST_THREADS", AT_ONCE);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
@@ -154,7 +158,7 @@ fn made_up() -> Result<(), Failure> {
 fn real_agents() -> Result<(), Failure> {
     let folder = agents::installed()?;
     let mut test = cargo(["test", "--package", "cowork", "--test", "agents", "--", "--ignored"]);
-    test.env("COWORK_AGENTS", folder);
+    test.env("COWORK_AGENTS", folder).env("RUST_TEST_THREADS", AT_ONCE);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
@@ -162,7 +166,7 @@ fn real_agents() -> Result<(), Failure> {
 fn tools() -> Result<(), Failure> {
     let interpreter = mcp::interpreter()?;
     let mut test = cargo(["test", "--package", "cowork", "--test", "mcp", "--", "--ignored"]);
-    test.env("COWORK_MCP_CLIENT", interpreter);
+    test.env("COWORK_MCP_CLIENT", interpreter).env("RUST_TEST_THREADS", AT_ONCE);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
