@@ -217,8 +217,8 @@ pub(crate) fn path(raw: &Raw) -> Result<PathBuf, Trouble> {
 pub(crate) fn host_path(raw: &Raw) -> Result<HostPath, Trouble> {
     let path = path(raw)?;
     HostPath::new(&path).map_err(|error| {
-        Trouble::malformed(format!("`{}` is no path of this host: {error}", path.display()))
-            .with_hint("write an absolute path")
+        let sentence = format!("`{}` is no path of this host: {error}", path.display());
+        Trouble::refused("bad-path", sentence).with_hint("write an absolute path")
     })
 }
 

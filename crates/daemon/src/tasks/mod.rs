@@ -69,7 +69,7 @@ impl Daemon {
                 .with_hint("wait until one of them is over, or cancel one"));
         }
         if new.launch.step != AgentStep::Run {
-            return Err(Trouble::malformed("a task installs nothing"));
+            return Err(Trouble::refused("no-tasks", "a task installs nothing"));
         }
         let agent = new.agent.unwrap_or_else(|| AGENT.to_owned());
         self.check_agent(&agent, new.model.as_deref())?;

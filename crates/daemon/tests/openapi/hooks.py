@@ -165,8 +165,11 @@ def before_call(context, case, kwargs):
                 change(path["id"], name)
     for given in (case.body, case.query):
         # Nobody answers what is asked for here: whoever waits, waits for all of it.
-        if isinstance(given, dict) and str(given.get("wait")).isdigit():
-            given["wait"] = min(int(given["wait"]), 1) if int(given["wait"]) <= 600 else given["wait"]
+        wait = given.get("wait") if isinstance(given, dict) else None
+        if isinstance(wait, (int, float)) and not isinstance(wait, bool) and 0 <= wait <= 600:
+            given["wait"] = 0
+        elif isinstance(wait, str) and re.fullmatch("[0-9]{1,3}", wait) and int(wait) <= 600:
+            given["wait"] = "0"
     if name == "output" and isinstance(case.query, dict) and case.query.get("follow"):
         # What is followed has no end as long as the command has none.
         case.query.pop("follow")

@@ -95,7 +95,7 @@ fn requests(s: &mut Schemas) -> Vec<Operation> {
             )
             .takes::<NewRequest>(s)
             .gives::<Asked>(201, "The request, answered if that was waited for", s)
-            .refuses(&[&["bad-request", "bad-path", "too-many"]]),
+            .refuses(&[&["bad-request", "bad-path", "no-request", "too-many"]]),
         Operation::new(
             "GET /v1/sessions/{id}/requests/{number}",
             "showAsked",
