@@ -158,7 +158,8 @@ fn made_up() -> Result<(), Failure> {
 fn real_agents() -> Result<(), Failure> {
     let folder = agents::installed()?;
     let mut test = cargo(["test", "--package", "cowork", "--test", "agents", "--", "--ignored"]);
-    test.env("COWORK_AGENTS", folder).env("RUST_TEST_THREADS", AT_ONCE);
+    // One after the other: they speak to one model, which remembers who said what.
+    test.env("COWORK_AGENTS", folder).env("RUST_TEST_THREADS", "1");
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
