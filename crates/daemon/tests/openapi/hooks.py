@@ -38,7 +38,14 @@ RUNNING = {
     "resizeTerminal": {"argv": ["sleep", "60"], "streams": {"stdin": "terminal"}},
 }
 # Operations on changes, and the folder in which something changes before.
-CHANGED = {"applyChanges": "stage", "discardChanges": "stage", "undo": "kept", "redo": "kept"}
+CHANGED = {
+    "applyChanges": "stage",
+    "discardChanges": "stage",
+    "undo": "kept",
+    "redo": "kept",
+    "listChanges": "kept",
+    "showDifferences": "kept",
+}
 # Fields of requests that name folders of the host.
 FOLDERS = ("path", "home", "outputs")
 KEY = re.compile("[!-~]([ -~]{0,198}[!-~])?")
@@ -124,6 +131,15 @@ def ask(path, body=None):
         return json.load(answer)
 
 
+def selects(query):
+    """Whether a query about changes is one that the document allows."""
+    if not isinstance(query, dict) or not set(query) <= {"set", "path"}:
+        return False
+    number, path = str(query.get("set", "1")), query.get("path", "x")
+    good = re.fullmatch("[1-9][0-9]{0,8}", number) is not None
+    return good and isinstance(path, str) and 0 < len(path.encode("utf-8", "replace")) < 4096
+
+
 def start(session, command):
     """The number of a command that was just started."""
     return ask(f"{session}/commands", command)["number"]
@@ -163,6 +179,9 @@ def before_call(context, case, kwargs):
             # What was made up before may stand in the way; then this is made up as well.
             with contextlib.suppress(urllib.error.HTTPError):
                 change(path["id"], name)
+    if name in ("listChanges", "showDifferences") and selects(case.query):
+        # What is made up selects nothing: all of it is asked for.
+        case.query = {}
     for given in (case.body, case.query):
         # Nobody answers what is asked for here: whoever waits, waits for all of it.
         wait = given.get("wait") if isinstance(given, dict) else None
