@@ -107,6 +107,18 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class ParentProxy:
+    """A proxy between this host and the world, e.g. ``http://proxy.example:3128``."""
+
+    url: str
+    without: str = ""
+
+    def body(self) -> dict[str, object]:
+        """Say it as the daemon reads it."""
+        return {"url": self.url, "except": self.without}
+
+
+@dataclass(frozen=True)
 class Network:
     """What a session may reach. A rule that is a text allows a host."""
 
@@ -114,10 +126,12 @@ class Network:
     presets: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     otherwise: Otherwise = "deny"
+    parent: ParentProxy | None = None
 
     def body(self) -> dict[str, object]:
         """Say it as the daemon reads it."""
         return {
+            "parent": self.parent.body() if self.parent else None,
             "otherwise": self.otherwise,
             "rules": [as_rule(rule).body() for rule in self.rules],
             "presets": list(self.presets),
