@@ -11,11 +11,11 @@ use std::process::Command;
 /// What is installed, each package with its version.
 const REQUIREMENTS: &str = "crates/cli/tests/mcp/requirements.txt";
 
-/// The interpreter that has the client; installed first where it is missing.
-pub(crate) fn interpreter() -> Result<PathBuf, Failure> {
+/// The folder of packages that has the client; installed first where it is missing.
+pub(crate) fn packages() -> Result<PathBuf, Failure> {
     let programs = built(Profile::Dev)?;
     let environment = programs.parent().unwrap_or(&programs).join("mcp-client");
-    let interpreter = environment.join("bin/python3");
+    let packages = environment.join("packages");
     let requirements = root().join(REQUIREMENTS);
     let wanted =
         std::fs::read(&requirements).map_err(|error| Failure::at("read", &requirements, error))?;
@@ -23,16 +23,16 @@ pub(crate) fn interpreter() -> Result<PathBuf, Failure> {
     let installed = environment.join("requirements.txt");
     if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
         println!("the client of MCP is there");
-        return Ok(interpreter);
+        return Ok(packages);
     }
-    // Debian's, which every user can execute.
+    // Debian's, which is the one that runs the client.
     let mut make = Command::new("/usr/bin/python3");
     shown(make.args(["-m", "venv", "--clear"]).arg(&environment))?;
     let mut install = Command::new(environment.join("bin/pip"));
-    install.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    shown(install.arg(&requirements))?;
+    install.args(["install", "--quiet", "--disable-pip-version-check", "--target"]);
+    shown(install.arg(&packages).arg("--requirement").arg(&requirements))?;
     std::fs::write(&installed, wanted).map_err(|error| Failure::at("write", &installed, error))?;
-    Ok(interpreter)
+    Ok(packages)
 }
 
 fn shown(command: &mut Command) -> Result<(), Failure> {

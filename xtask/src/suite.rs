@@ -165,9 +165,9 @@ fn real_agents() -> Result<(), Failure> {
 
 /// The tools of MCP, called by the official client for Python.
 fn tools() -> Result<(), Failure> {
-    let interpreter = mcp::interpreter()?;
+    let packages = mcp::packages()?;
     let mut test = cargo(["test", "--package", "cowork", "--test", "mcp", "--", "--ignored"]);
-    test.env("COWORK_MCP_CLIENT", interpreter).env("RUST_TEST_THREADS", AT_ONCE);
+    test.env("COWORK_MCP_CLIENT", packages).env("RUST_TEST_THREADS", AT_ONCE);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 

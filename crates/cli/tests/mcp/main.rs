@@ -2,8 +2,8 @@
 //! and output and over HTTP at the daemon, in the newest revision and in older ones, as root and as
 //! an ordinary user. What is called and checked is in `client.py`.
 //!
-//! The client is in a virtual environment, which `cargo xtask test` installs; `COWORK_MCP_CLIENT`
-//! names its interpreter. Without it these tests are ignored, and counted as such.
+//! `cargo xtask test` installs the client; `COWORK_MCP_CLIENT` names the folder of Python's packages
+//! that it is in. Without it these tests are ignored, and counted as such.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
@@ -39,15 +39,29 @@ fn server() -> &'static Path {
     })
 }
 
+/// The packages of the client, copied to where an ordinary user can read them.
+fn packages() -> &'static Path {
+    static PACKAGES: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGES.get_or_init(|| {
+        let from = std::env::var_os("COWORK_MCP_CLIENT").expect(
+            "`COWORK_MCP_CLIENT` names the folder of Python's packages with the client of MCP: see \
+             `cargo xtask test`",
+        );
+        let to = server().with_file_name("packages");
+        let copied = Command::new("cp").arg("-r").args([Path::new(&from), &to]).status();
+        assert!(copied.expect("cp is there").success(), "cannot copy {}", to.display());
+        to
+    })
+}
+
 /// The client with a scenario, started by a person.
 fn client(person: Person, words: [&str; 3], folder: &Folder) -> Command {
-    let interpreter = std::env::var_os("COWORK_MCP_CLIENT")
-        .expect("`COWORK_MCP_CLIENT` names Python with the client of MCP: see `cargo xtask test`");
     let program = server().with_file_name("cowork");
     let script = server().with_file_name("client.py");
     // The source may lie where an ordinary user cannot read it.
     std::fs::write(&script, include_str!("client.py")).expect("the folder is ours");
-    let mut command = person.command(interpreter);
+    let mut command = person.command("/usr/bin/python3");
+    command.env("PYTHONPATH", packages());
     command.arg(script).args(words).arg(program).arg(folder.path());
     command.current_dir(folder.path()).env("PYTHONDONTWRITEBYTECODE", "1");
     command
