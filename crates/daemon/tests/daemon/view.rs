@@ -118,7 +118,7 @@ fn what_makes_no_view_is_refused(person: Person) {
                 422,
                 "bad-rule",
             ),
-            (json!({ "view": { "hidden": ["relative"] } }), 400, "malformed"),
+            (json!({ "view": { "hidden": ["relative"] } }), 422, "bad-path"),
         ],
     );
     assert!(site.sessions().is_empty());
