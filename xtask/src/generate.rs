@@ -4,7 +4,7 @@
 //! They are committed, so that a reader and a packager find them without building anything;
 //! `cargo xtask tidy` compares them with what the programs print.
 
-use crate::workspace::{Failure, Profile, built, cargo, output, root, succeed};
+use crate::workspace::{Failure, Profile, build, built, output, root};
 use std::path::Path;
 use std::process::Command;
 
@@ -32,8 +32,7 @@ pub(crate) fn generate() -> Result<(), Failure> {
 
 /// What each generated file should say.
 pub(crate) fn contents() -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
-    let packages = ["--package", "cowork", "--package", "cowork-daemon"];
-    succeed(cargo(["build", "--quiet"]).args(packages))?;
+    build(&["--quiet"])?;
     let programs = built(Profile::Dev)?;
     let print = |program: &str, arguments: &[&str]| print(&programs.join(program), arguments);
     FILES.into_iter().map(|(name, by, arguments)| Ok((name, print(by, arguments)?))).collect()

@@ -12,12 +12,12 @@
     reason = "a program for people in a terminal"
 )]
 
-mod agents;
 mod api;
 mod fuzz;
 mod generate;
 mod install;
 mod mcp;
+mod npm;
 mod packages;
 mod run;
 mod sdk;

@@ -4,8 +4,8 @@
 //! step is listed with its time, and those that did not run are listed as such: nothing is
 //! skipped silently.
 
-use crate::workspace::{Failure, Profile, built, cargo, line, succeed};
-use crate::{agents, api, fuzz, mcp, packages, run, sdk, tidy};
+use crate::workspace::{Failure, Profile, build, built, cargo, demanding, line, succeed};
+use crate::{api, fuzz, mcp, npm, packages, run, sdk, tidy};
 use std::io::IsTerminal;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -149,25 +149,26 @@ fn tests() -> Result<(), Failure> {
 /// Requests that are made up from the document of the API, at the shipped daemon.
 fn made_up() -> Result<(), Failure> {
     let schemathesis = api::schemathesis()?;
-    let mut test = cargo(["test", "--package", "cowork-daemon", "--test", "openapi", "--"]);
-    test.args(["--ignored", "made_up"]).env("COWORK_SCHEMATHESIS", schemathesis);
+    let mut test = demanding("openapi");
+    test.env("COWORK_SCHEMATHESIS", schemathesis);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
 /// Real agents in sessions of the shipped programs, with a model of ours.
 fn real_agents() -> Result<(), Failure> {
-    let folder = agents::installed()?;
-    let mut test = cargo(["test", "--package", "cowork", "--test", "agents", "--", "--ignored"]);
+    let folder = npm::agents()?;
+    let mut test = demanding("agents");
     // One after the other: they speak to one model, which remembers who said what.
     test.env("COWORK_AGENTS", folder).env("RUST_TEST_THREADS", "1");
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
-/// The tools of MCP, called by the official client for Python.
+/// The tools of MCP, called by the official client for Python and by the inspector.
 fn tools() -> Result<(), Failure> {
-    let packages = mcp::packages()?;
-    let mut test = cargo(["test", "--package", "cowork", "--test", "mcp", "--", "--ignored"]);
-    test.env("COWORK_MCP_CLIENT", packages).env("RUST_TEST_THREADS", AT_ONCE);
+    let (packages, inspector) = (mcp::packages()?, npm::inspector()?);
+    let mut test = demanding("mcp");
+    test.env("COWORK_MCP_CLIENT", packages).env("COWORK_MCP_INSPECTOR", inspector);
+    test.env("RUST_TEST_THREADS", AT_ONCE);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
@@ -182,9 +183,7 @@ fn bench() -> Result<(), Failure> {
 /// Runs a program of the workspace that tries the shipped ones. It is started without cargo,
 /// whose environment no attack and no measurement should meet.
 fn program(name: &str, arguments: &[&str]) -> Result<(), Failure> {
-    // All programs at once: cargo builds a dependency again for every set of its features, and
-    // this set is that of the tests.
-    shown(&mut cargo(["build", "--workspace", "--bins"]))?;
+    build(&["--quiet"])?;
     let mut command = Command::new(built(Profile::Dev)?.join(name));
     command.args(arguments).env("COWORK_PROGRAMS", built(Profile::Release)?);
     for (variable, _) in std::env::vars_os() {

@@ -73,6 +73,17 @@ where
     command
 }
 
+/// Builds every program and test of the workspace. It is always all of them: cargo builds what
+/// they depend on again for every set of features, and a part of them has another set.
+pub(crate) fn build(options: &[&str]) -> Result<(), Failure> {
+    succeed(cargo(["build", "--workspace", "--all-targets"]).args(options))
+}
+
+/// A test program of the workspace, with its tests that need more than a compiler.
+pub(crate) fn demanding(name: &str) -> Command {
+    cargo(["test", "--workspace", "--test", name, "--", "--ignored"])
+}
+
 /// Runs a command to its end, its output being the terminal's.
 pub(crate) fn succeed(command: &mut Command) -> Result<(), Failure> {
     let status = command.status().map_err(|error| cannot_start(command, &error))?;

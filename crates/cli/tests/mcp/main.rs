@@ -3,10 +3,12 @@
 //! an ordinary user. What is called and checked is in `client.py`.
 //!
 //! `cargo xtask test` installs the client; `COWORK_MCP_CLIENT` names the folder of Python's packages
-//! that it is in. Without it these tests are ignored, and counted as such.
+//! that it is in, and `COWORK_MCP_INSPECTOR` that of npm's packages with the protocol's inspector.
+//! Without them these tests are ignored, and counted as such.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, reason = "what is not in an answer reads as null")]
 #![expect(clippy::tests_outside_test_module, reason = "this whole program is tests")]
 
 use cowork_testbed::{Folder, Person, programs};
@@ -178,20 +180,65 @@ fn a_killed_client_leaves_nothing_running(person: Person) {
     assert!(removed.success());
 }
 
+/// The inspector's answer to one method, which it checks against the protocol's schemas.
+#[track_caller]
+fn inspect(person: Person, folder: &Folder, words: &[&str]) -> serde_json::Value {
+    static INSPECTOR: OnceLock<PathBuf> = OnceLock::new();
+    let from = std::env::var_os("COWORK_MCP_INSPECTOR").expect(
+        "`COWORK_MCP_INSPECTOR` names the folder of npm's packages with the inspector: see \
+         `cargo xtask test`",
+    );
+    let packages = INSPECTOR.get_or_init(|| {
+        let to = server().with_file_name("inspector");
+        let copied = Command::new("cp").arg("-r").args([Path::new(&from), &to]).status();
+        assert!(copied.expect("cp is there").success(), "cannot copy {}", to.display());
+        to
+    });
+    let program = packages.join("node_modules/@modelcontextprotocol/inspector-cli/build/cli.js");
+    let mut command = person.command("node");
+    command.arg(program).arg("--cli").arg(server().with_file_name("cowork")).arg("mcp");
+    let done = command.args(words).current_dir(folder.path()).output().expect("Node is there");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{words:?}: {out}\n{err}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{words:?}: {error}: {out}\n{err}"))
+}
+
+/// The inspector reads what the server offers, and its answers to calls good and bad.
+fn the_inspector_finds_nothing_wrong(person: Person) {
+    let folder = Folder::new(person, "granted");
+    let listed = inspect(person, &folder, &["--method", "tools/list"]);
+    let tools = listed["tools"].as_array().expect("a list");
+    let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
+    for name in ["create_session", "run_command", "request_cowork_directory", "present_files"] {
+        let tool = named(name).unwrap_or_else(|| panic!("no {name} in {listed}"));
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert!(tool["annotations"].is_object(), "{tool}");
+    }
+    let list = ["--method", "tools/call", "--tool-name", "list_sessions"];
+    let answer = inspect(person, &folder, &list);
+    assert_ne!(answer["isError"], true, "{answer}");
+    assert!(answer["structuredContent"].is_object(), "{answer}");
+    let read = ["--method", "tools/call", "--tool-name", "read_file"];
+    let bad = [&read[..], &["--tool-arg", "session=nowhere", "--tool-arg", "path=a"]].concat();
+    let answer = inspect(person, &folder, &bad);
+    assert_eq!(answer["isError"], true, "{answer}");
+    assert!(answer["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()));
+}
+
 /// Makes each function a test for both persons.
 macro_rules! for_everyone {
     ($($name:ident),+ $(,)?) => {
         mod as_root {
             $(
                 #[test]
-                #[ignore = "needs the client of MCP for Python, which `cargo xtask test` installs"]
+                #[ignore = "needs clients of MCP, which `cargo xtask test` installs"]
                 fn $name() { super::$name(cowork_testbed::Person::Root); }
             )+
         }
         mod as_user {
             $(
                 #[test]
-                #[ignore = "needs the client of MCP for Python, which `cargo xtask test` installs"]
+                #[ignore = "needs clients of MCP, which `cargo xtask test` installs"]
                 fn $name() { super::$name(cowork_testbed::Person::User); }
             )+
         }
@@ -210,4 +257,5 @@ for_everyone! {
     older_revisions_are_spoken,
     on_tcp_the_token_is_needed,
     a_killed_client_leaves_nothing_running,
+    the_inspector_finds_nothing_wrong,
 }

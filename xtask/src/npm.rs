@@ -1,32 +1,46 @@
-//! Agents from the npm registry, which the tests run in sessions, beside the built programs.
+//! Packages from the npm registry, which the tests run, beside the built programs.
 //!
-//! Each is installed once for every version, and only the package with the program for this machine.
-//! Without them the agents are not tested, and the step fails.
+//! Each set is installed once for every list of versions. Without it what needs it is not tested,
+//! and the step fails.
 
 use crate::workspace::{Failure, Profile, built, line, succeed};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// Claude Code, and Codex: the package for a machine, with its version.
-const PACKAGES: [&str; 2] = [
+const AGENTS: [&str; 2] = [
     "@anthropic-ai/claude-code-linux-{arch}@2.1.325",
     "@openai/codex-linux-{arch}@npm:@openai/codex@0.166.0-linux-{arch}",
 ];
 
-/// The folder that they are in; installed first where they are missing.
-pub(crate) fn installed() -> Result<PathBuf, Failure> {
+/// The inspector of the Model Context Protocol; later ones need a newer Node than Debian's.
+const INSPECTOR: [&str; 1] = ["@modelcontextprotocol/inspector-cli@1.0.3"];
+
+/// The folder that the agents are in.
+pub(crate) fn agents() -> Result<PathBuf, Failure> {
+    installed("agents", &AGENTS)
+}
+
+/// The folder that the inspector is in.
+pub(crate) fn inspector() -> Result<PathBuf, Failure> {
+    installed("mcp-inspector", &INSPECTOR)
+}
+
+/// The folder of a set of packages; installed first where they are missing.
+fn installed(name: &str, packages: &[&str]) -> Result<PathBuf, Failure> {
     let arch = match std::env::consts::ARCH {
         "aarch64" => "arm64",
         _ => "x64",
     };
-    let wanted = PACKAGES.map(|package| package.replace("{arch}", arch));
+    let wanted: Vec<String> =
+        packages.iter().map(|package| package.replace("{arch}", arch)).collect();
     let programs = built(Profile::Dev)?;
-    let folder = programs.parent().unwrap_or(&programs).join("agents");
+    let folder = programs.parent().unwrap_or(&programs).join(name);
     // Written last: an installation that broke off has none.
     let note = folder.join("installed.txt");
     let text = wanted.join("\n");
     if std::fs::read_to_string(&note).is_ok_and(|installed| installed == text) {
-        println!("the agents are there");
+        println!("{name}: installed");
         return Ok(folder);
     }
     std::fs::create_dir_all(&folder).map_err(|error| Failure::at("make", &folder, error))?;
