@@ -2,7 +2,8 @@
 //! while every program is killed now and then. At the end: nothing is left, the audit is whole, and
 //! every byte is accounted for.
 //!
-//! `COWORK_CHURN_SECONDS` says how long the load lasts, `COWORK_CHURN_SEED` how it starts.
+//! `COWORK_CHURN_SECONDS` says how long the load lasts, `COWORK_CHURN_SEED` how it starts, and
+//! `COWORK_CHURN_SESSIONS` how many sessions there are at most.
 
 #![forbid(unsafe_code)]
 

@@ -89,8 +89,11 @@ impl World {
     pub(crate) fn new(person: Person, most: usize) -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let seconds = number("COWORK_CHURN_SECONDS").unwrap_or(SECONDS);
+        let most = number("COWORK_CHURN_SESSIONS")
+            .and_then(|most| usize::try_from(most).ok())
+            .unwrap_or(most);
         let seed = number("COWORK_CHURN_SEED").unwrap_or_else(random);
-        println!("{seconds} seconds as {person:?}, seed {seed}");
+        println!("{seconds} seconds, {most} sessions as {person:?}, seed {seed}");
         let folders = (0..FOLDERS).map(|number| {
             let folder = Folder::new(person, &format!("shared{number}"));
             folder.write("canary", canary(number));
