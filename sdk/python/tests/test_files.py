@@ -32,6 +32,9 @@ def test_files_go_in_and_come_out(session: Session) -> None:
     assert session.files.exists("outputs/d")
     assert not session.files.exists("outputs/e/f")
     assert not session.files.exists("no-such-grant")
+    session.files.make_folder("outputs/d/empty")
+    assert session.run("ls -A mnt/outputs/d/empty", check=True).stdout == ""
+    session.files.remove("outputs/d/empty")
     session.files.remove("outputs/d/out")
     session.files.remove("outputs/d")
     assert session.files.list("outputs") == []

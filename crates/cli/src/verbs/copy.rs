@@ -218,6 +218,9 @@ impl Job {
                     names.push(entry.file_name());
                 }
             }
+            if names.is_empty() && !to.path.is_empty() {
+                return self.make(path, to);
+            }
             names.sort();
             for name in names {
                 self.send_path(&path.join(&name), &to.join(name.as_bytes()))?;
@@ -226,6 +229,14 @@ impl Job {
         }
         let length = metadata.is_file().then_some(metadata.len());
         self.put(&mut &file, length, &path.display().to_string(), to)
+    }
+
+    /// Makes a folder that nothing lies in.
+    fn make(&mut self, path: &Path, to: &Remote) -> Result<(), Failure> {
+        let request = Request::new(Method::Put, Query::new(to.target()).with("folder", "true"));
+        self.client.call(&request).map_err(|error| refused(error, &to.text()))?;
+        self.copied.push((path.display().to_string(), to.text(), 0));
+        Ok(())
     }
 
     fn put(

@@ -204,12 +204,26 @@ pub(super) async fn piece(body: &mut Body) -> Result<Option<Bytes>, Trouble> {
     }
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Making {
+    folder: Option<bool>,
+}
+
 pub(super) async fn write(
     State(daemon): Shared,
+    Queried(making): Queried<Making>,
     uri: Uri,
     mut body: Body,
 ) -> Result<StatusCode, Trouble> {
     let target = Target::new(&uri)?;
+    if making.folder == Some(true) {
+        let place = target.place(&daemon)?;
+        let data = json!({ "root": target.root, "path": target.raw() });
+        daemon.book.record("folder.made", Some(&target.id), &data)?;
+        place.make_folder()?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
     let mut writing = target.place(&daemon)?.write()?;
     let mut size = 0u64;
     while let Some(piece) = piece(&mut body).await? {

@@ -16,8 +16,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Most entries of a folder that are listed at once.
-pub(crate) const MAX_ENTRIES: usize = 10_000;
+/// Most entries of a folder that is listed.
+const MAX_ENTRIES: usize = 100_000;
 
 /// A folder, what may be done with it, and which folder it must be.
 type Root = (PathBuf, Access, Option<(u64, u64)>);
@@ -209,6 +209,16 @@ impl Place {
         Ok(Writing { folder, new, name, file: std::fs::File::from(file), done: false })
     }
 
+    /// Makes it a folder, if it is none yet.
+    pub(crate) fn make_folder(&self) -> Result<(), Trouble> {
+        self.refuse_read_only()?;
+        self.parent()?;
+        self.make_folders()?;
+        self.open(OFlags::PATH | OFlags::DIRECTORY, 0)
+            .map(drop)
+            .map_err(|errno| explain(errno, "make the folder"))
+    }
+
     /// Makes the folders of its path that are missing.
     fn make_folders(&self) -> Result<(), Trouble> {
         let mut path = PathBuf::new();
@@ -255,10 +265,16 @@ impl Place {
         let entries = rustix::fs::Dir::read_from(&folder)
             .map_err(|errno| explain(errno, "list the folder"))?;
         let mut list = Vec::new();
-        for entry in entries.flatten().take(MAX_ENTRIES) {
+        for entry in entries {
+            let entry = entry.map_err(|errno| explain(errno, "list the folder"))?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
+            }
+            if list.len() == MAX_ENTRIES {
+                let sentence = format!("the folder has more than {MAX_ENTRIES} entries");
+                return Err(Trouble::refused("too-many-entries", sentence)
+                    .with_hint("list it with a command in the session"));
             }
             let Ok(stat) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;

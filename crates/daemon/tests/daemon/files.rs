@@ -83,6 +83,18 @@ fn files_come_and_go(person: Person) {
     assert!(broken.is_err());
     crate::look::until("it is cleaned up", || names(work.path()).len() == 1);
     assert_eq!(get(room, &odd).expect("it is there"), b"second");
+    // A folder is made with those on its way, and stays what it is.
+    let folder = |place: &str| room.at(&format!("/files/{place}?folder=true"));
+    for _ in 0..2 {
+        site.ask(Method::Put, folder("write/new/empty"), None).expect("it is made");
+    }
+    assert_eq!(room.run("ls -A mnt/write/new").text(), "empty\n");
+    let of_file = site.refused(Method::Put, folder(&odd), None);
+    assert_eq!((of_file.status, of_file.code.as_str()), (422, "not-folder"));
+    let of_root = site.refused(Method::Put, folder("write/."), None);
+    assert_eq!((of_root.status, of_root.code.as_str()), (422, "bad-path"));
+    let read_only = site.refused(Method::Put, folder("read/new"), None);
+    assert_eq!((read_only.status, read_only.code.as_str()), (403, "read-only"));
     // Read only is read only.
     assert_eq!(get(room, &odd.replace("write/", "read/")).expect("it is there"), b"second");
     let refused = problem(put(room, "read/new", b"x"));

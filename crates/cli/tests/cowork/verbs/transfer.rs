@@ -45,6 +45,7 @@ fn folders_go_in_and_come_out(person: Person) {
     desk.make(id, &[]);
     desk.work.write("tree/one", "1");
     desk.work.write("tree/deep/two", "2");
+    std::fs::create_dir_all(desk.work.path().join("tree/empty/er")).expect("the folder is ours");
     std::os::unix::fs::symlink("/etc/passwd", desk.work.path().join("tree/link"))
         .expect("the folder is ours");
     let plain = "cowork: `tree` is a folder\n  hint: copy folders with `-r`\n";
@@ -62,6 +63,8 @@ fn folders_go_in_and_come_out(person: Person) {
         "outputs/tree",
         "outputs/tree/deep",
         "outputs/tree/deep/two",
+        "outputs/tree/empty",
+        "outputs/tree/empty/er",
         "outputs/tree/one",
     ];
     assert_eq!(listing(to.path()), expected.map(str::to_owned).into());

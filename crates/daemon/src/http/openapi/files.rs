@@ -55,7 +55,7 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
             .query("list", "May be given as for any folder: this one is always listed", &listing())
             .part()
             .gives::<Page<FileEntry>>(200, "A part of the list, by name", s)
-            .refuses(&[FOUND]),
+            .refuses(&[FOUND, &["too-many-entries"]]),
         Operation::new("GET /v1/sessions/{id}/files/{root}/{path}", "readFile", "Read a file")
             .about(
                 "Links are not followed. With `list=true` the entries of a folder, by name, in \
@@ -70,9 +70,13 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
             )
             .answers(200, whole)
             .answers(206, part)
-            .refuses(&[FOUND, &["is-folder", "special-file", "bad-range"]]),
+            .refuses(&[FOUND, &["is-folder", "special-file", "bad-range", "too-many-entries"]]),
         Operation::new("PUT /v1/sessions/{id}/files/{root}/{path}", "writeFile", "Write a file")
-            .about("Folders on the way are made. The file appears whole, or not at all.")
+            .about(
+                "Folders on the way are made. The file appears whole, or not at all. With \
+                 `folder=true` a folder is made, unless it is there; the body is ignored.",
+            )
+            .query("folder", "Whether a folder is wanted", &listing())
             .takes_bytes("What is in the file; at most 64 GiB")
             .gives_nothing(204, "It is written")
             .refuses(&[FOUND, &["read-only", "is-folder", "too-large", "unrecorded"]]),

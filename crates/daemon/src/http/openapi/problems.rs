@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Codes, their status, and their meaning.
-pub(super) const PROBLEMS: [(&str, u16, &str); 105] = [
+pub(super) const PROBLEMS: [(&str, u16, &str); 106] = [
     ("malformed", 400, "the request does not fit this document"),
     ("no-token", 401, "the listener on TCP was not shown its token"),
     ("link", 403, "the path leads through a symbolic link, which is not followed"),
@@ -87,6 +87,7 @@ pub(super) const PROBLEMS: [(&str, u16, &str); 105] = [
     ("bad-variable", 422, "this cannot be the name or the value of a variable"),
     ("bad-workspace", 422, "this cannot be a name at the top of the session's file system"),
     ("failed", 422, "the command could not be started"),
+    ("too-many-entries", 422, "the folder has too many entries to be listed"),
     ("folder-refused", 422, "the folder is no folder of files, or this session cannot have it"),
     ("key-reused", 422, "this idempotency key was used for something else"),
     ("limit-unenforceable", 422, "the host cannot enforce a limit that was asked for"),

@@ -81,6 +81,11 @@ class AsyncFiles:
             request = Call("PUT", self._file(path), upload=data)
         await self._client.transport.call(request)
 
+    async def make_folder(self, path: str) -> None:
+        """Make a folder, with those on its way, unless it is there."""
+        self._file(path)
+        await self._client.call(type(None), "PUT", self._target(path, folder=True))
+
     async def upload(self, source: types.PathName, path: str | None = None) -> None:
         """Copy a file of the host into the session: to ``uploads`` if no place is named."""
         found = Path(source).expanduser()
