@@ -5,7 +5,7 @@
 //! whoever tries again, or by the next daemon ([`crate::session::catch_up`]).
 
 use crate::trouble::Trouble;
-use cowork_audit::{Filter, Head, Ledger, Record};
+use cowork_audit::{Filter, Head, Ledger, LedgerError, Record};
 use cowork_session::catalogue::{Catalogue, CatalogueError, Together};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -163,20 +163,28 @@ impl Book {
         data: &Value,
         belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
     ) -> Result<(), Trouble> {
+        self.record_all(session, &[(kind, data)], belongs)
+    }
+
+    /// Records several things of a session, in this order, and writes what belongs to them into the
+    /// catalogue in the same step.
+    pub(crate) fn record_all(
+        &self,
+        session: Option<&str>,
+        entries: &[(&str, &Value)],
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
         // The lock is held until the catalogue knows the head too: heads must not be overtaken.
         let mut pen = self.pen();
-        let pen = &mut *pen;
-        let again = pen.owed.iter().position(|owed| owed.is_of(kind, session, data));
-        let again = again.map(|index| pen.owed.swap_remove(index));
-        let time = match &again {
-            Some(owed) => owed.time.clone(),
-            None => now(),
-        };
-        if again.is_none() {
-            pen.ledger.append(&time, kind, session, data)?;
-        }
-        if kind == "session.created" {
-            pen.give_up_on(session);
+        let mut times = Vec::with_capacity(entries.len());
+        for (written, (kind, data)) in entries.iter().enumerate() {
+            match pen.write(kind, session, data) {
+                Ok(time) => times.push(time),
+                Err(error) => {
+                    pen.owe_all(session, entries.iter().take(written), times);
+                    return Err(error.into());
+                }
+            }
         }
         let whole = pen.owed.is_empty() && !pen.beyond;
         let head = whole.then(|| text_of(pen.ledger.head()));
@@ -185,15 +193,14 @@ impl Book {
                 catalogue.set(HEAD, head)?;
             }
             belongs(catalogue)?;
-            catalogue.add_event(&time, kind, session, &data.to_string())
+            let mut last = 0;
+            for ((kind, data), time) in entries.iter().zip(&times) {
+                last = catalogue.add_event(time, kind, session, &data.to_string())?;
+            }
+            Ok(last)
         });
         if written.is_err() {
-            pen.owe(again.unwrap_or_else(|| Owed {
-                time,
-                kind: kind.to_owned(),
-                session: session.map(ToOwned::to_owned),
-                data: data.clone(),
-            }));
+            pen.owe_all(session, entries.iter(), times);
         }
         Ok(self.tell(written?)?)
     }
@@ -252,6 +259,41 @@ impl Book {
 }
 
 impl Pen {
+    /// Appends a record to the audit, unless it is there and only the catalogue does not know of
+    /// it. Gives the moment of the record.
+    fn write(
+        &mut self,
+        kind: &str,
+        session: Option<&str>,
+        data: &Value,
+    ) -> Result<String, LedgerError> {
+        let again = self.owed.iter().position(|owed| owed.is_of(kind, session, data));
+        let time = if let Some(index) = again {
+            self.owed.swap_remove(index).time
+        } else {
+            let time = now();
+            self.ledger.append(&time, kind, session, data)?;
+            time
+        };
+        if kind == "session.created" {
+            self.give_up_on(session);
+        }
+        Ok(time)
+    }
+
+    /// Remembers records that the catalogue was not told of.
+    fn owe_all<'e>(
+        &mut self,
+        session: Option<&str>,
+        entries: impl Iterator<Item = &'e (&'e str, &'e Value)>,
+        times: Vec<String>,
+    ) {
+        for ((kind, data), time) in entries.zip(times) {
+            let session = session.map(ToOwned::to_owned);
+            self.owe(Owed { time, kind: (*kind).to_owned(), session, data: (*data).clone() });
+        }
+    }
+
     /// What is owed of an earlier session of the same name is nothing of the new one's.
     fn give_up_on(&mut self, session: Option<&str>) {
         let before = self.owed.len();
@@ -329,6 +371,23 @@ mod tests {
         drop(book);
         let book = Book::open(folder.path()).expect("it is whole");
         assert_eq!(kinds(&book.ahead), ["session.paused", "session.paused"]);
+    }
+
+    #[test]
+    fn several_records_are_one_step() {
+        let folder = Folder::new(Person::Root, "book");
+        let book = Book::open(folder.path()).expect("it is new");
+        let flows = [json!({ "egress": "e", "number": 1 }), json!({ "egress": "e", "number": 2 })];
+        let entries = flows.each_ref().map(|flow| ("network.decided", flow));
+        let refused = |_: &Together<'_>| Err(CatalogueError::NoRequest { id: 0 });
+        assert!(book.record_all(Some("one"), &entries, refused).is_err(), "it is told");
+        assert!(book.known_head().expect("it can be read").is_none());
+        assert_eq!(book.catalogue.event_range().expect("it can be read").1, 0, "none is told");
+        book.record_all(Some("one"), &entries, |_| Ok(())).expect("there is room");
+        assert_eq!(book.known_head().expect("it can be read").map(|head| head.seq), Some(2));
+        assert_eq!(book.catalogue.event_range().expect("it can be read").1, 2, "each is told");
+        let all = cowork_audit::read(book.audit_folder(), &Filter::default());
+        assert_eq!(all.expect("it can be read").len(), 2, "each is recorded once");
     }
 
     #[test]

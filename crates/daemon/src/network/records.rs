@@ -34,26 +34,35 @@ impl Daemon {
         ahead.chain(known).max().unwrap_or(0)
     }
 
-    /// Writes a record down. One that cannot be written is written when it can.
-    pub(crate) async fn take_record(&self, session: &Session, since: &str, record: &Record) {
-        let (kind, mut data) = describe(record);
-        session.with_tally(|tally| {
-            if !tally.is_behind() {
-                tally.take(kind, &moment(record.at), &data);
-            }
-        });
-        if let Some(data) = data.as_object_mut() {
-            data.insert("egress".into(), since.into());
-            data.insert("number".into(), record.number.into());
-            data.insert("at".into(), moment(record.at).into());
-            data.insert("flow".into(), record.flow.into());
-            data.insert("request".into(), record.request.into());
-        }
-        let (name, value) = (place(&session.id), format!("{since} {}", record.number));
+    /// Writes records down, in one step. What cannot be written is written when it can.
+    pub(crate) async fn take_records(&self, session: &Session, since: &str, records: &[Record]) {
+        let Some(last) = records.last() else { return };
+        let described: Vec<(&str, Value)> = records
+            .iter()
+            .map(|record| {
+                let (kind, mut data) = describe(record);
+                session.with_tally(|tally| {
+                    if !tally.is_behind() {
+                        tally.take(kind, &moment(record.at), &data);
+                    }
+                });
+                if let Some(data) = data.as_object_mut() {
+                    data.insert("egress".into(), since.into());
+                    data.insert("number".into(), record.number.into());
+                    data.insert("at".into(), moment(record.at).into());
+                    data.insert("flow".into(), record.flow.into());
+                    data.insert("request".into(), record.request.into());
+                }
+                (kind, data)
+            })
+            .collect();
+        let entries: Vec<(&str, &Value)> =
+            described.iter().map(|(kind, data)| (*kind, data)).collect();
+        let (name, value) = (place(&session.id), format!("{since} {}", last.number));
         let write = || {
             let keep =
                 |catalogue: &cowork_session::catalogue::Together<'_>| catalogue.set(&name, &value);
-            self.book.record_with(kind, Some(&session.id), &data, keep)
+            self.book.record_all(Some(&session.id), &entries, keep)
         };
         while write().is_err() {
             if self.find(&session.id).is_none() || self.is_leaving() {

@@ -32,6 +32,8 @@ const FAREWELL: Duration = Duration::from_millis(300);
 /// Records are acknowledged after this time, or this many of them.
 const ACKNOWLEDGE: Duration = Duration::from_millis(50);
 const MANY: u64 = 256;
+/// Most records that are written down in one step.
+const TOGETHER: usize = 64;
 
 impl Daemon {
     /// Starts the process that is to be the way out of a session, if it has a network, before the
@@ -321,16 +323,31 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
     let mut taken = daemon.last_taken(&session.id, since);
     let mut acknowledged = taken;
     let mut gap = None;
+    let mut waiting = Vec::new();
     loop {
         let heard = tokio::select! {
-            heard = line.hear() => heard,
+            biased;
+            heard = line.hear(), if waiting.len() < TOGETHER => heard,
+            // Nothing more is there to be heard: what was is written down in one step.
+            () = std::future::ready(()), if !waiting.is_empty() => {
+                daemon.take_records(session, since, &waiting).await;
+                waiting.clear();
+                if taken - acknowledged >= MANY {
+                    acknowledged = taken;
+                    drop(line.tell(&ToEgress::Acknowledge { upto: taken }).await);
+                }
+                continue;
+            }
             () = tokio::time::sleep(ACKNOWLEDGE), if taken > acknowledged => {
                 acknowledged = taken;
                 drop(line.tell(&ToEgress::Acknowledge { upto: taken }).await);
                 continue;
             }
         };
-        let Some(message) = heard else { return };
+        let Some(message) = heard else {
+            daemon.take_records(session, since, &waiting).await;
+            return;
+        };
         match message {
             FromEgress::Record(mut record) => {
                 // One that an earlier daemon had in its hands when it died comes again: until then
@@ -348,12 +365,8 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                 // What an earlier daemon took comes again if it could not say so.
                 if record.number > taken {
                     daemon.attribute(session, line, &mut record).await;
-                    daemon.take_record(session, since, &record).await;
                     taken = record.number;
-                }
-                if taken - acknowledged >= MANY {
-                    acknowledged = taken;
-                    drop(line.tell(&ToEgress::Acknowledge { upto: taken }).await);
+                    waiting.push(record);
                 }
             }
             FromEgress::Ask(mut ask) => {

@@ -194,7 +194,7 @@ impl Daemon {
             let ends = Ends::withdrawn(command.streams, handles);
             let run = self.follow(session, command, ends)?;
             session.live().runs.insert(number, Arc::clone(&run));
-            tokio::spawn(super::commands::release(Arc::clone(self), Arc::clone(session), run));
+            tokio::spawn(super::ends::release(Arc::clone(self), Arc::clone(session), run));
         }
         Ok(())
     }

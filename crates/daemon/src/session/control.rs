@@ -169,7 +169,7 @@ impl Daemon {
         session.live().backoff.recover();
         let made = match self.make_sandbox(session).await {
             Ok(made) => match self.open_network(session).await {
-                Ok(()) => self.settle_in(session, made),
+                Ok(()) => self.settle_in(session, made, None),
                 Err(trouble) => Err(trouble),
             },
             Err(trouble) => Err(trouble),

@@ -208,7 +208,7 @@ impl Daemon {
             match made {
                 Ok(made) => {
                     session.change(&self.book, |doc| doc.restarts += 1)?;
-                    let done = self.settle_in(session, made);
+                    let done = self.settle_in(session, made, None);
                     if done.is_ok() {
                         let restarts = session.doc().restarts;
                         let data = json!({ "restarts": restarts });

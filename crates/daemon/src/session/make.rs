@@ -17,7 +17,7 @@ use cowork_policy::{Access, GrantName, HostPath, SessionId, plan};
 use cowork_sandbox::folder::Folder;
 use cowork_session::life::{Event, State};
 use rustix::fd::OwnedFd;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ const MAX_SESSIONS: usize = 10_000;
 /// Most labels of a session, and the longest of their names and values in bytes.
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 256;
+
+/// The kind of the record that a session was asked for.
+const CREATED: &str = "session.created";
 
 /// A sandbox that was made, and the sockets of its init.
 pub(crate) struct Made {
@@ -207,6 +210,12 @@ impl Daemon {
                 kept.grant.at = about::place(&id, &kept.grant.name);
             }
         }
+        let made = match made {
+            Some(made) if doc.grants.is_empty() && doc.spec.network.is_none() => {
+                return self.claim(doc, made).await;
+            }
+            made => made,
+        };
         let from_pool = made.is_some();
         if let Err(trouble) = self.enter(&doc) {
             if from_pool {
@@ -228,7 +237,7 @@ impl Daemon {
             Err(trouble) => Err(trouble),
         };
         let done = match made {
-            Ok(made) => self.settle_in(&session, made),
+            Ok(made) => self.settle_in(&session, made, None),
             Err(trouble) => Err(trouble),
         };
         if let Err(trouble) = done {
@@ -244,21 +253,35 @@ impl Daemon {
         Ok(session)
     }
 
+    /// Makes a session of one from the pool that needs nothing more: it is written down that it was
+    /// asked for and that it is there, in one step.
+    async fn claim(self: &Arc<Self>, doc: Doc, made: Made) -> Result<Arc<Session>, Trouble> {
+        let asked = asked_for(&doc);
+        let session = Session::new(doc);
+        let turn = session.turn.lock().await;
+        self.insert(&session);
+        if let Err(trouble) = self.settle_in(&session, made, Some(&asked)) {
+            drop(self.note_never_made(&session, &trouble.line()));
+            self.forget(&session.id);
+            self.discard(&session.id).await;
+            return Err(trouble);
+        }
+        self.unmark(&session.id);
+        self.fill_pool();
+        drop(turn);
+        Ok(session)
+    }
+
+    /// Takes away what says that a session is in the pool.
+    fn unmark(&self, id: &str) {
+        let mark = self.folders.session(id).join(super::pool::MARK);
+        cowork_sys::ignore(rustix::fs::unlink(mark));
+    }
+
     /// Writes down that a session is about to be.
     fn enter(&self, doc: &Doc) -> Result<(), Trouble> {
-        let grants: Vec<_> = doc.grants.iter().map(about::describe).collect();
-        let data = json!({
-            "profile": doc.spec.profile,
-            "life": doc.spec.life,
-            "debugger": doc.spec.debugger,
-            "labels": doc.spec.labels,
-            "limits": doc.spec.limits,
-            "grants": grants,
-            "network": doc.spec.network,
-            "view": doc.spec.view.as_ref().map(view::describe),
-        });
         let text = super::text_of(doc)?;
-        self.book.record_with("session.created", Some(&doc.id), &data, |catalogue| {
+        self.book.record_with(CREATED, Some(&doc.id), &asked_for(doc), |catalogue| {
             catalogue.put_session(&doc.id, &text)
         })
     }
@@ -271,8 +294,7 @@ impl Daemon {
     ) -> Result<Made, Trouble> {
         self.ensure_store(session, &[])?;
         let doc = session.doc();
-        let folder = self.folders.session(&session.id);
-        cowork_sys::ignore(rustix::fs::unlink(folder.join(super::pool::MARK)));
+        self.unmark(&session.id);
         for kept in &doc.grants {
             let grant = plan::grant(&self.grant_request(&doc, kept)?);
             let request = Request::Grant { session: session.id.clone(), grant };
@@ -379,11 +401,13 @@ impl Daemon {
         Ok(plan)
     }
 
-    /// Takes over a sandbox that was just made: from here on commands can be started.
+    /// Takes over a sandbox that was just made: from here on commands can be started. `asked` is
+    /// what was asked for, where that is not recorded yet.
     pub(crate) fn settle_in(
         self: &Arc<Self>,
         session: &Arc<Session>,
         made: Made,
+        asked: Option<&Value>,
     ) -> Result<(), Trouble> {
         let status = made.status;
         self.listen(session, made.sockets)?;
@@ -416,7 +440,8 @@ impl Daemon {
                 "limits": doc.limits,
             }))
         };
-        session.record(&self.book, "session.ready", ready, |catalogue| {
+        let before = asked.map(|asked| (CREATED, asked));
+        session.record_after(&self.book, (before, "session.ready"), ready, |catalogue| {
             catalogue.add_event(&time, "session.state", Some(&session.id), &told).map(drop)
         })
     }
@@ -446,6 +471,21 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// What was asked for, as it is recorded.
+fn asked_for(doc: &Doc) -> Value {
+    let grants: Vec<_> = doc.grants.iter().map(about::describe).collect();
+    json!({
+        "profile": doc.spec.profile,
+        "life": doc.spec.life,
+        "debugger": doc.spec.debugger,
+        "labels": doc.spec.labels,
+        "limits": doc.spec.limits,
+        "grants": grants,
+        "network": doc.spec.network,
+        "view": doc.spec.view.as_ref().map(view::describe),
+    })
 }
 
 /// A session that lives once and gets no command has lost its client.

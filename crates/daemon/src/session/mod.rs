@@ -7,6 +7,7 @@ pub(crate) mod catch_up;
 mod commands;
 mod control;
 pub(crate) mod doc;
+mod ends;
 pub(crate) mod files;
 mod grants;
 mod heartbeat;
@@ -167,11 +168,23 @@ impl Session {
         change: impl FnOnce(&mut Doc) -> Result<Value, Trouble>,
         belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
     ) -> Result<(), Trouble> {
+        self.record_after(book, (None, kind), change, belongs)
+    }
+
+    /// The same, with another record before it.
+    fn record_after(
+        &self,
+        book: &Book,
+        (before, kind): (Option<(&str, &Value)>, &str),
+        change: impl FnOnce(&mut Doc) -> Result<Value, Trouble>,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
         let mut doc = self.lock_doc();
         let mut changed = doc.clone();
         let data = change(&mut changed)?;
         let text = text_of(&changed)?;
-        book.record_with(kind, Some(&self.id), &data, |catalogue| {
+        let entries: Vec<_> = before.into_iter().chain([(kind, &data)]).collect();
+        book.record_all(Some(&self.id), &entries, |catalogue| {
             catalogue.put_session(&self.id, &text)?;
             belongs(catalogue)
         })?;
