@@ -192,6 +192,9 @@ fn inspect(person: Person, folder: &Folder, words: &[&str]) -> serde_json::Value
         let to = server().with_file_name("inspector");
         let copied = Command::new("cp").arg("-r").args([Path::new(&from), &to]).status();
         assert!(copied.expect("cp is there").success(), "cannot copy {}", to.display());
+        // It looks for the version of the repository that it comes from.
+        let beside = to.join("node_modules/@modelcontextprotocol/package.json");
+        std::fs::write(beside, r#"{"version": "1"}"#).expect("the copy is ours");
         to
     });
     let program = packages.join("node_modules/@modelcontextprotocol/inspector-cli/build/cli.js");
