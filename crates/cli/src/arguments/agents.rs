@@ -14,7 +14,7 @@ const AFTER: &str = "Without SESSION the agent works in the current folder: in t
                      `cowork secret set`; `cowork agents` says which.\n\n\
                      The agent's own exit status is returned; 125 if cowork itself failed.";
 
-/// How an agent is run.
+// How an agent is run.
 #[derive(Debug, Default, Args)]
 #[command(after_help = AFTER)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -61,7 +61,7 @@ pub(crate) struct AgentRun {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// An agent by its name.
+// An agent by its name.
 #[derive(Debug, Args)]
 pub(crate) struct AgentNamed {
     /// The agent, as `cowork agents` lists it
@@ -72,7 +72,7 @@ pub(crate) struct AgentNamed {
     pub(crate) run: AgentRun,
 }
 
-/// Lists agents.
+// Lists agents.
 #[derive(Debug, Args)]
 #[command(
     after_help = "A file `NAME.toml` in ~/.config/cowork/agents defines an agent, or another one \

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use cowork_policy::Bytes;
 use std::path::PathBuf;
 
-/// What is allowed where changes are recorded.
+// What is allowed where changes are recorded.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WriteOptions {
     /// A folder below each `rw` grant that is written without a record, at full speed, e.g.
@@ -85,7 +85,7 @@ pub(crate) struct Diff {
     pub(crate) output: Output,
 }
 
-/// What to do where the user has changed something since.
+// What to do where the user has changed something since.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Choice {

@@ -186,7 +186,7 @@ pub(crate) struct Attach {
     pub(crate) output: Output,
 }
 
-/// A session, or one command of it.
+// A session, or one command of it.
 #[derive(Debug, Args)]
 pub(crate) struct CommandOptions {
     /// The session; without it the one named `default`

@@ -67,7 +67,10 @@ pub(crate) struct Arguments {
     pub(crate) verb: Verb,
 }
 
+// The options of one verb are looked at, not those of all: they are a third of a start's time. Types
+// of options have no doc comments, which would take the place of their verb's.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Verb {
     /// Run a command in a session made for it, and leave nothing behind
     Run(Run),
@@ -219,7 +222,7 @@ pub(crate) fn returns(verb: Option<&std::ffi::OsStr>) -> Returns {
     }
 }
 
-/// How something is printed.
+// How something is printed.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
     /// Write JSON, as the daemon's API has it

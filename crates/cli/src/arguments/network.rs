@@ -17,7 +17,7 @@ pub(crate) enum Net {
     Ask,
 }
 
-/// What a new session may reach.
+// What a new session may reach.
 #[derive(Debug, Default, Args)]
 pub(crate) struct NetworkOptions {
     /// A host that the session may reach, e.g. `pypi.org`; without any rule there is no network
@@ -115,7 +115,7 @@ pub(crate) struct Allow {
     pub(crate) output: Output,
 }
 
-/// What an allowance is confined to.
+// What an allowance is confined to.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RuleDetails {
     /// Only requests with this method, e.g. GET

@@ -7,7 +7,7 @@ use cowork_policy::seccomp::Profile;
 use cowork_policy::{Bytes, Cpus, GrantSpec, SessionId, Span};
 use std::path::PathBuf;
 
-/// A session, or the default one.
+// A session, or the default one.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     /// The session; without it the one named `default`
@@ -18,7 +18,7 @@ pub(crate) struct Target {
     pub(crate) output: Output,
 }
 
-/// What a session may use.
+// What a session may use.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Limits {
     /// Most memory of the whole session, e.g. 4G
@@ -46,7 +46,7 @@ pub(crate) struct Limits {
     pub(crate) timeout: Option<Span>,
 }
 
-/// What a session is made from.
+// What a session is made from.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct SessionOptions {

@@ -15,7 +15,7 @@ const AFTER: &str = "Without `--session` the agent works in the current folder: 
                      Returns 0 if the task is done, 3 if it failed, 4 if it was cancelled, 5 if it was \
                      interrupted; 1, 2 and 125 as other verbs do.";
 
-/// A task for an agent.
+// A task for an agent.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -97,7 +97,7 @@ pub(crate) enum TaskVerb {
     Cancel(TaskNamed),
 }
 
-/// A task.
+// A task.
 #[derive(Debug, Args)]
 pub(crate) struct TaskNamed {
     /// The session

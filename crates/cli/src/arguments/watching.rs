@@ -39,7 +39,7 @@ pub(crate) enum AuditVerb {
     Export(Export),
 }
 
-/// Which records.
+// Which records.
 #[derive(Debug, Args)]
 pub(crate) struct AuditFilter {
     /// Only records of this session

@@ -194,7 +194,8 @@ fn inspect(person: Person, folder: &Folder, words: &[&str]) -> serde_json::Value
         assert!(copied.expect("cp is there").success(), "cannot copy {}", to.display());
         // It looks for the version of the repository that it comes from.
         let beside = to.join("node_modules/@modelcontextprotocol/package.json");
-        std::fs::write(beside, r#"{"version": "1"}"#).expect("the copy is ours");
+        std::fs::write(beside, r#"{"name": "inspector", "version": "1"}"#)
+            .expect("the copy is ours");
         to
     });
     let program = packages.join("node_modules/@modelcontextprotocol/inspector-cli/build/cli.js");
