@@ -13,8 +13,8 @@ usage: cowork-bench [OPTIONS]
   --rounds N         turns that every quick contender gets
   --idle N           sessions whose memory is measured
   --live N           largest number of live sessions
-  --programs FOLDER  where cowork, coworkd, cowork-keeper, cowork-init and
-                     cowork-egress are (else $COWORK_PROGRAMS, else beside this program)
+  --programs FOLDER  where the programs are that are shipped
+                     (else $COWORK_PROGRAMS, else beside this program)
   --srt FILE         the `srt` to compare with
 Peers are looked for on $PATH and in $COWORK_BENCH_PEERS.";
 

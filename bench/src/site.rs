@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Everything that measurements share.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// Where `cowork`, `coworkd`, `cowork-keeper`, `cowork-init` and `cowork-egress` are.
+    /// Where the programs are that are shipped.
     pub(crate) programs: PathBuf,
     /// Whether the small programs could be built, else why not.
     pub(crate) built: Result<(), String>,

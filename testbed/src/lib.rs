@@ -94,6 +94,10 @@ fn assert_root() {
     assert!(root, "these tests start programs as root and as another user: run them as root");
 }
 
+/// Everything that is shipped: each finds the next beside itself.
+const PROGRAMS_UNDER_TEST: [&str; 6] =
+    ["cowork", "coworkd", "cowork-keeper", "cowork-init", "cowork-egress", "cowork-mcp"];
+
 /// The folder with the programs under test: `COWORK_PROGRAMS`, or beside the test. They are copied
 /// to where everybody can execute them.
 pub fn programs() -> &'static Path {
@@ -102,7 +106,7 @@ pub fn programs() -> &'static Path {
         .get_or_init(|| {
             let built = std::env::var_os("COWORK_PROGRAMS").map_or_else(beside, PathBuf::from);
             let folder = Folder::new(Person::Root, "programs");
-            for name in ["cowork", "coworkd", "cowork-keeper", "cowork-init", "cowork-egress"] {
+            for name in PROGRAMS_UNDER_TEST {
                 let from = built.join(name);
                 let to = folder.path().join(name);
                 if let Err(error) = std::fs::copy(&from, &to) {

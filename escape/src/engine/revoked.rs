@@ -144,6 +144,7 @@ def handed_over():
     if os.fork() == 0:
         os.setsid()
         os.close(0)
+        ask.close()
         while asked.recv(1):
             asked.send(os.pread(fd, 4096, 0))
         os._exit(0)

@@ -226,11 +226,12 @@ fn daemon(person: Person, network: &str, folder: &Folder) -> (Child, ChildStdin)
         command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
         command.arg("--clear-groups");
     }
-    // It ends with this process, which holds its standard input.
+    // It ends with this process, which holds its standard input, and its sessions with it.
     let script = "\"$1\" --stay >/dev/null 2>\"$2\" & server=$!; echo ready; cat >/dev/null; \
-                  kill $server; wait";
+                  \"$3\" ls | awk 'NR > 1 { print $1 }' | xargs -r \"$3\" rm; kill $server; wait";
     command.args(["bash", "-c", script, "bash"]);
-    command.arg(cowork_testbed::programs().join("coworkd")).arg(folder.write("daemon.log", ""));
+    let program = |name: &str| cowork_testbed::programs().join(name);
+    command.arg(program("coworkd")).arg(folder.write("daemon.log", "")).arg(program("cowork"));
     command.env_clear().envs(variables(person, folder));
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.spawn().expect("it is installed");

@@ -12,9 +12,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "this whole program is tests")]
 
 use cowork_testbed::{Folder, Person, programs};
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -26,19 +24,8 @@ const DEADLINE: Duration = Duration::from_mins(5);
 const NEWEST: &str = "2026-07-28";
 
 /// The server's program, beside the others.
-fn server() -> &'static Path {
-    static SERVER: OnceLock<PathBuf> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let to = programs().join("cowork-mcp");
-        let beside = || {
-            let test = std::env::current_exe().expect("a test is a program");
-            test.ancestors().nth(2).expect("it lies in a folder").to_path_buf()
-        };
-        let built = std::env::var_os("COWORK_PROGRAMS").map_or_else(beside, PathBuf::from);
-        std::fs::copy(built.join("cowork-mcp"), &to).expect("build the programs first");
-        std::fs::set_permissions(&to, Permissions::from_mode(0o755)).expect("the copy is ours");
-        to
-    })
+fn server() -> PathBuf {
+    programs().join("cowork-mcp")
 }
 
 /// The packages of the client, copied to where an ordinary user can read them.

@@ -5,9 +5,11 @@ use crate::site::{Site, came_of};
 use cowork_client::types::{Task, TaskState};
 use cowork_testbed::Person;
 use serde_json::{Value, json};
+use std::io::Write;
 
 for_everyone!(
     a_question_waits_for_an_answer,
+    a_person_at_a_terminal_is_asked_there,
     a_no_is_told_with_its_reason,
     everything_can_be_answered_beforehand,
     an_answer_for_the_session_is_not_asked_again,
@@ -38,6 +40,33 @@ fn a_question_waits_for_an_answer(person: Person) {
     let states: Vec<Value> =
         site.events("task.state").into_iter().map(|event| event.data["to"].clone()).collect();
     assert_eq!(states, ["running", "asking", "running", "done"]);
+}
+
+fn a_person_at_a_terminal_is_asked_there(person: Person) {
+    let site = Site::new(person);
+    let mut child = site.ask_on_terminal(
+        "may echo one >> made.txt\nmay echo two >> made.txt\nmay echo two >> made.txt\n\
+         may echo three >> made.txt\nanswer done",
+    );
+    let mut typed = child.stdin.take().expect("it is piped");
+    let mut answered = Vec::new();
+    // What is no answer is asked again; one for the session stands for the next of its kind.
+    for lines in ["maybe\ny\n", "s\n", "n\n"] {
+        let request = site.until(|| {
+            let next = site.pending()["id"].to_string();
+            (!answered.contains(&next)).then_some(next)
+        });
+        typed.write_all(lines.as_bytes()).expect("it reads");
+        answered.push(request);
+    }
+    let said = came_of(child);
+    drop(typed);
+    assert_eq!(said.out.matches("? tool: Bash: echo").count(), 3, "{}", said.out);
+    assert_eq!(said.out.matches("yes for this [s]ession").count(), 4, "{}", said.out);
+    assert!(said.out.contains("done\r\n"), "{}", said.out);
+    assert_eq!(said.code, 0, "{}", said.out);
+    assert_eq!(site.read("made.txt").as_deref(), Some("one\ntwo\ntwo\n"));
+    assert_eq!(site.records("request.decided").len(), 3);
 }
 
 fn a_no_is_told_with_its_reason(person: Person) {

@@ -114,6 +114,16 @@ impl Site {
         command.spawn().expect("the program is there")
     }
 
+    /// The same on a terminal, where lines are typed; what is seen there is its output.
+    pub(crate) fn ask_on_terminal(&self, prompt: &str) -> Child {
+        let mut command = self.variables(self.person.command("script"));
+        let program = programs().join("cowork");
+        let line = format!("{} ask '{prompt}' --agent scripted", program.display());
+        command.args(["-qec", &line, "/dev/null"]).current_dir(self.desk());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("`script` is part of Debian")
+    }
+
     fn client(&self) -> Result<Client, HttpError> {
         Client::connect(&self.folder.path().join("run/api.sock"))
     }
