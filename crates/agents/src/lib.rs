@@ -53,6 +53,11 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// What it is called in a sentence: what is said of it, up to the first comma.
+    pub fn title(&self) -> &str {
+        self.about.split(',').next().unwrap_or(&self.about)
+    }
+
     /// What is added behind some walls.
     pub fn additions(&self, profile: Profile) -> &Additions {
         match profile {

@@ -22,7 +22,7 @@ impl Daemon {
             if !all.clone().any(|choice| choice.secret == wanted) {
                 let names: Vec<&str> = all.map(|choice| choice.secret.as_str()).collect();
                 let name = wanted.escape_debug();
-                let sentence = format!("{} does not use the secret `{name}`", agent.about);
+                let sentence = format!("{} does not use the secret `{name}`", agent.title());
                 return Err(Trouble::refused("no-credential", sentence)
                     .with_hint(format!("it uses {}", names.join(", "))));
             }
@@ -134,7 +134,7 @@ fn no_credential(agent: &Agent, credential: &Credential, meant: Option<&Choice>)
             format!("`cowork secret set {secret} --host {hosts} --env {variable}` with {about}")
         })
         .collect();
-    let sentence = format!("{} has no credential: none of its secrets is stored", agent.about);
+    let sentence = format!("{} has no credential: none of its secrets is stored", agent.title());
     Trouble::refused("no-credential", sentence)
         .with_hint(format!("store one with {}", commands.join(", or ")))
 }

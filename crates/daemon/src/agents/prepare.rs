@@ -274,7 +274,7 @@ fn unseen(trouble: Trouble, agent: &Agent) -> Trouble {
 
 fn no_program(agent: &Agent, why: &NotFound) -> Trouble {
     let sentence = match why {
-        NotFound::Nowhere => format!("{} is not installed on this host", agent.about),
+        NotFound::Nowhere => format!("{} is not installed on this host", agent.title()),
         NotFound::NoProgram(path) => format!("`{}` is not a program", path.display()),
         NotFound::NoNode(path) => {
             format!("`{}` needs node, and sessions see none in /usr", path.display())

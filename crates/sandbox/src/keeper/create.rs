@@ -6,6 +6,7 @@ use crate::keeper::deposits::Deposits;
 use crate::keeper::door::{self, Door, Doors};
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
+use crate::keeper::ids::PoolId;
 use crate::keeper::network::Networks;
 use crate::keeper::observe::{self, Own, Report};
 use crate::keeper::sockets::Sockets;
@@ -103,8 +104,9 @@ impl Maker<'_> {
             Standing::User { .. } => None,
             Standing::Root => Some(self.pool.take(self.grounds).map_err(unable)?),
         };
-        let kuid = pool.as_ref().map(|pool| pool.id);
-        let (home, home_folder) = self.prepare_home(plan, kuid)?.unzip();
+        let (pool, mut mappings) = pool.map(|taken| (taken.id, taken.maps)).unzip();
+        let kuid = pool.as_ref().map(|pool: &PoolId| pool.id);
+        let (home, home_folder) = self.prepare_home(plan, kuid, mappings.as_mut())?.unzip();
         let hub = Hub::make(plan).map_err(unable)?;
         let group = self.cgroups.make(&plan.id, &plan.limits);
         let limits = limits::states(plan.profile, &plan.limits, &group);
@@ -167,7 +169,7 @@ impl Maker<'_> {
             grants: Vec::new(),
             doors: Doors::new(plan.door),
             submounts: Vec::new(),
-            mappings: Vec::new(),
+            mappings: mappings.unwrap_or_default(),
             enforcement: Vec::new(),
             frozen: Frozen::No,
             stopped: Vec::new(),
@@ -186,20 +188,21 @@ impl Maker<'_> {
         &mut self,
         plan: &SessionPlan,
         kuid: Option<u32>,
+        mappings: Option<&mut ids::Maps>,
     ) -> Result<Option<(OwnedFd, Identity)>, Failure> {
         let from = plan.own.iter().find_map(|step| match step {
             OwnStep::Home { from, .. } => Some(path_of(from)),
             _ => None,
         });
         let Some(from) = from else { return Ok(None) };
-        let mapping = match kuid {
+        let mapping = match kuid.zip(mappings) {
             None => None,
-            Some(kuid) => {
+            Some((kuid, mappings)) => {
                 let nobody = (ids::NOBODY, ids::NOBODY);
-                Some(ids::mapping(self.proof, nobody, kuid).map_err(unable)?)
+                Some(ids::known(mappings, self.proof, nobody, kuid).map_err(unable)?)
             }
         };
-        let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping.as_ref())));
+        let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping)));
         made.map_err(unable)?.map(Some)
     }
 }
@@ -207,7 +210,10 @@ impl Maker<'_> {
 /// Copies the mount of a home on disk. In root mode its files are stored as `nobody` and shown as
 /// the session's: whoever has the id next cannot read them, and nothing needs to change owner when
 /// a session ends.
-fn home_mount(from: &Path, mapping: Option<&OwnedFd>) -> Result<(OwnedFd, Identity), Failure> {
+fn home_mount(
+    from: &Path,
+    mapping: Option<BorrowedFd<'_>>,
+) -> Result<(OwnedFd, Identity), Failure> {
     let named = || format!("use `{}` as the session's home", from.display());
     let refused = |failed: Failed| failed.into_failure(FailureCode::FolderRefused);
     let folder = crate::folder::open_exactly(from).step(named).map_err(refused)?;
@@ -241,7 +247,7 @@ fn home_mount(from: &Path, mapping: Option<&OwnedFd>) -> Result<(OwnedFd, Identi
     let attributes = Attributes {
         set: NOSUID | NODEV,
         propagation: Some(Propagation::Private),
-        idmap: mapping.map(AsFd::as_fd),
+        idmap: mapping,
     };
     restrict(mount.as_fd(), &attributes).step(named).map_err(refused)?;
     Ok((mount, identity))

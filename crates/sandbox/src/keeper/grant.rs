@@ -381,16 +381,8 @@ fn place_inside(session: &Session, point: &Path, mount: &OwnedFd) -> Result<(), 
 impl Session {
     fn mapping(&mut self, proof: &SingleThreaded, owner: (u32, u32)) -> Result<OwnedFd, Failed> {
         let kuid = self.ids.as_ref().map_or(0, |ids| ids.id);
-        let known = self.mappings.iter().find(|(known, _)| *known == owner);
-        let mapping = if let Some((_, mapping)) = known {
-            mapping.try_clone()
-        } else {
-            let made = ids::mapping(proof, owner, kuid)?;
-            let copy = made.try_clone();
-            self.mappings.push((owner, made));
-            copy
-        };
-        mapping.step(|| "copy the id map of a mount".into())
+        let mapping = ids::known(&mut self.mappings, proof, owner, kuid)?;
+        mapping.try_clone_to_owned().step(|| "copy the id map of a mount".into())
     }
 
     /// Where a granted folder is in the session.

@@ -5,7 +5,7 @@ use crate::kernel::{Failed, Step};
 use cowork_sys::Errno;
 use cowork_sys::identity::{Slot, give_slot, take_slot};
 use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork, leave};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getppid, pidfd_send_signal,
@@ -29,7 +29,25 @@ pub(crate) const INSIDE: u32 = 1000;
 /// The ids that this keeper has taken. One file is open for all of them: a file for each would be
 /// one more to copy with every process that is made.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Rc<RefCell<Taken>>);
+pub(crate) struct Pool {
+    taken: Rc<RefCell<Taken>>,
+    /// What the next session gets.
+    ready: RefCell<Option<Equipped>>,
+}
+
+/// The id maps of a session's mounts, by the owner of the files on disk.
+pub(crate) type Maps = Vec<((u32, u32), OwnedFd)>;
+
+/// An id with the maps that nearly every session needs: they take longer to make than the mounts.
+#[derive(Debug)]
+pub(crate) struct Equipped {
+    pub(crate) id: PoolId,
+    pub(crate) maps: Maps,
+}
+
+/// Owners on disk of what nearly every session shows: its home, and folders of the user who started
+/// the keeper.
+const USUAL: [(u32, u32); 2] = [(NOBODY, NOBODY), (0, 0)];
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -62,14 +80,44 @@ impl Drop for PoolId {
 }
 
 impl Pool {
-    /// Takes a free id.
-    pub(crate) fn take(&self, grounds: &mut Grounds) -> Result<PoolId, Failed> {
-        let mut taken = self.0.borrow_mut();
+    /// Takes a free id, with what was made ready for it.
+    pub(crate) fn take(&self, grounds: &mut Grounds) -> Result<Equipped, Failed> {
+        match self.ready.borrow_mut().take() {
+            Some(ready) => Ok(ready),
+            None => Ok(Equipped { id: self.take_bare(grounds)?, maps: Vec::new() }),
+        }
+    }
+
+    fn take_bare(&self, grounds: &mut Grounds) -> Result<PoolId, Failed> {
+        let mut taken = self.taken.borrow_mut();
         if taken.locks.is_none() {
             taken.locks = Some(grounds.within(Ground::HostView, open_locks)?);
         }
         let slot = taken.take()?;
-        Ok(PoolId { id: FIRST + slot, slot, pool: Rc::clone(&self.0) })
+        Ok(PoolId { id: FIRST + slot, slot, pool: Rc::clone(&self.taken) })
+    }
+
+    /// Whether the next session has an id.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.borrow().is_some()
+    }
+
+    /// Makes an id and its maps ready for the next session.
+    pub(crate) fn prepare(
+        &self,
+        proof: &SingleThreaded,
+        grounds: &mut Grounds,
+    ) -> Result<(), Failed> {
+        if self.is_ready() {
+            return Ok(());
+        }
+        let id = self.take_bare(grounds)?;
+        let mut maps = Maps::new();
+        for owner in USUAL {
+            maps.push((owner, mapping(proof, owner, id.id)?));
+        }
+        *self.ready.borrow_mut() = Some(Equipped { id, maps });
+        Ok(())
     }
 }
 
@@ -104,6 +152,21 @@ impl Taken {
         }
         Err(Failed::new(format!("take a user id: all {COUNT} are in use"), Errno::AGAIN))
     }
+}
+
+/// The map of files of `owner`, made if it is not there yet.
+pub(crate) fn known<'m>(
+    maps: &'m mut Maps,
+    proof: &SingleThreaded,
+    owner: (u32, u32),
+    session: u32,
+) -> Result<BorrowedFd<'m>, Failed> {
+    if !maps.iter().any(|(known, _)| *known == owner) {
+        maps.push((owner, mapping(proof, owner, session)?));
+    }
+    let map = maps.iter().find(|(known, _)| *known == owner);
+    let (_, map) = map.ok_or(Errno::BADF).step(|| "find an id map".to_owned())?;
+    Ok(map.as_fd())
 }
 
 /// A user namespace that maps one user and one group of a file system to a session's, for an

@@ -4,7 +4,7 @@ use crate::keeper::cgroup::Cgroups;
 use crate::keeper::clients::{Clients, Heard, Service};
 use crate::keeper::errand::Errands;
 use crate::keeper::filters::Filters;
-use crate::keeper::grounds::{Ground, Grounds};
+use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids::Pool;
 use crate::keeper::network::Networks;
 use crate::keeper::observe::Own;
@@ -58,6 +58,8 @@ pub(super) struct Keeper {
     pub(super) networks: Networks,
     pub(super) cgroups: Cgroups,
     pub(super) pool: Pool,
+    /// How many sessions there had been when things were last made ready for the next one.
+    prepared_for: u32,
     /// The namespaces that the keeper is in while it waits.
     pub(super) own: Own,
     pub(super) own_program: OwnedFd,
@@ -74,6 +76,8 @@ pub(super) struct Keeper {
 
 /// Time between two tries to remove what a killed keeper left.
 const SWEEP: Duration = Duration::from_millis(100);
+/// Time without work after which the next session is prepared for.
+const QUIET: Duration = Duration::from_millis(2);
 
 /// Whether the keeper goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +128,7 @@ pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
         networks,
         cgroups,
         pool: Pool::default(),
+        prepared_for: 0,
         own,
         init,
         own_program,
@@ -163,7 +168,6 @@ impl Keeper {
     fn serve(&mut self) -> Result<(), Failed> {
         let mut idle_since = Instant::now();
         loop {
-            self.prepare();
             let is_idle = self.is_idle();
             if !is_idle {
                 idle_since = Instant::now();
@@ -179,7 +183,14 @@ impl Keeper {
             let next = [leave_at, self.sessions.next_deadline(), self.sweep_at];
             let next = next.into_iter().flatten().min();
             let longest = next.map(|at| at.saturating_duration_since(Instant::now()));
-            for ready in self.watch.wait(longest)? {
+            let prepared = self.is_prepared();
+            let longest =
+                if prepared { longest } else { Some(QUIET.min(longest.unwrap_or(QUIET))) };
+            let ready = self.watch.wait(longest)?;
+            if ready.is_empty() && !prepared {
+                self.prepare();
+            }
+            for ready in ready {
                 self.attend(ready);
                 if self.stay == Stay::Leaving || self.clients.are_over() {
                     return Ok(());
@@ -199,12 +210,22 @@ impl Keeper {
             && self.errands.is_empty()
     }
 
-    /// Makes ready for the next session what does not depend on it, once there has been one: a
-    /// keeper of one session has no use for more.
+    /// Whether what does not depend on the next session is ready for it. A keeper of one session
+    /// has no use for more, and what could not be made is not tried again before the next.
+    fn is_prepared(&self) -> bool {
+        self.prepared_for >= self.sessions.ever() || self.sessions.ever() <= 1
+    }
+
+    /// Makes it ready. It takes about as long as all the rest of a session, and is done when nobody
+    /// waits.
     fn prepare(&mut self) {
-        if self.grounds.is_ok() && self.sessions.ever() > 1 {
-            // Without it the next session makes its own, or says why it cannot.
+        self.prepared_for = self.sessions.ever();
+        // Without it the next session makes its own, or says why it cannot.
+        if let Ok(grounds) = &mut self.grounds {
             cowork_sys::ignore(self.networks.prepare(&self.proof));
+            if grounds.mode() == Standing::Root {
+                cowork_sys::ignore(self.pool.prepare(&self.proof, grounds));
+            }
         }
     }
 

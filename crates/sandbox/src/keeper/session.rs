@@ -11,7 +11,7 @@ use crate::keeper::deposits::Deposits;
 use crate::keeper::door::Doors;
 use crate::keeper::grant::Granted;
 use crate::keeper::grounds::Standing;
-use crate::keeper::ids::PoolId;
+use crate::keeper::ids::{Maps, PoolId};
 use crate::keeper::sockets::Sockets;
 use crate::keeper::tree;
 use crate::kernel::{Failed, Step};
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     /// Where its recorded changes go through.
     pub(crate) doors: Doors,
     pub(crate) submounts: Vec<Text>,
-    pub(crate) mappings: Vec<((u32, u32), OwnedFd)>,
+    pub(crate) mappings: Maps,
     pub(crate) enforcement: Vec<Enforced>,
     pub(crate) frozen: Frozen,
     /// Processes that were stopped by signal, where there is no cgroup to freeze.

@@ -385,7 +385,8 @@ fn every_client_hears_of_an_end_and_each_gets_its_own_answers() {
         assert_eq!(one.event(), expected);
         assert_eq!(other.event(), expected);
         drop(one);
-        assert_eq!(state_of(lasting.status.init), Some('S'));
+        let state = state_of(lasting.status.init);
+        assert!(matches!(state, Some('S' | 'R' | 'D')), "it lives on: {state:?}");
         let destroy = Request::Destroy { session: lasting.id() };
         assert_eq!(other.call(&destroy).expect("it ends").0, Reply::Done);
     });
