@@ -244,11 +244,8 @@ fn home_mount(
     }
     let mount = copy_mount(folder.as_fd(), Path::new(""), Extent::Tree);
     let mount = mount.step(named).map_err(refused)?;
-    let attributes = Attributes {
-        set: NOSUID | NODEV,
-        propagation: Some(Propagation::Private),
-        idmap: mapping,
-    };
+    let attributes =
+        Attributes { set: NOSUID | NODEV, propagation: Some(Propagation::Private), idmap: mapping };
     restrict(mount.as_fd(), &attributes).step(named).map_err(refused)?;
     Ok((mount, identity))
 }

@@ -513,6 +513,11 @@ pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     stat_of(pid)?.get(1)?.parse().ok()
 }
 
+/// Whether a process is there and has not ended.
+pub(crate) fn lives(pid: i32) -> bool {
+    matches!(state_of(pid), Some('S' | 'R' | 'D'))
+}
+
 /// The letter of a process's state; `None` when there is no such process.
 pub(crate) fn state_of(pid: i32) -> Option<char> {
     stat_of(pid)?.first()?.chars().next()
