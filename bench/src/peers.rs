@@ -106,7 +106,7 @@ impl Peer {
             }
             Self::Srt => command.arg("-s").arg(srt_settings(site)?).arg("--"),
             Self::Codex => command.args(["sandbox", "-P", ":workspace", "--"]),
-            Self::Nono => command.args(["run", "-s", "--allow-cwd", "--"]),
+            Self::Nono => command.args(["run", "-s", "--allow", ".", "--"]),
         };
         command.args(job);
         Ok(command)

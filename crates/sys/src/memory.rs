@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Gives memory that this process has freed back to the system, as far as its allocator knows how.
 pub fn give_back() {
+    #[cfg(target_env = "gnu")]
     // SAFETY: the call takes no pointer, and the allocator guards itself.
-    unsafe { libc::malloc_trim(0) };
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// Copies up to `buffer.len()` bytes at `address` of process or thread `pid`; says how many came.

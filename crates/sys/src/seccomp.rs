@@ -197,15 +197,16 @@ pub fn knows_notifications() -> bool {
 }
 
 /// Number of an ioctl of the seccomp listener, as `_IOC` of the kernel headers builds it.
-const fn request(direction: libc::c_ulong, number: libc::c_ulong, size: usize) -> libc::c_ulong {
-    direction << 30 | (size as libc::c_ulong) << 16 | (b'!' as libc::c_ulong) << 8 | number
+const fn request(direction: libc::c_ulong, number: libc::c_ulong, size: usize) -> libc::Ioctl {
+    (direction << 30 | (size as libc::c_ulong) << 16 | (b'!' as libc::c_ulong) << 8 | number)
+        as libc::Ioctl
 }
 
-const NOTIF_RECV: libc::c_ulong = request(3, 0, size_of::<libc::seccomp_notif>());
-const NOTIF_SEND: libc::c_ulong = request(3, 1, size_of::<libc::seccomp_notif_resp>());
-const NOTIF_ID_VALID: libc::c_ulong = request(1, 2, size_of::<u64>());
-const NOTIF_ADDFD: libc::c_ulong = request(1, 3, size_of::<libc::seccomp_notif_addfd>());
-const NOTIF_SET_FLAGS: libc::c_ulong = request(1, 4, size_of::<u64>());
+const NOTIF_RECV: libc::Ioctl = request(3, 0, size_of::<libc::seccomp_notif>());
+const NOTIF_SEND: libc::Ioctl = request(3, 1, size_of::<libc::seccomp_notif_resp>());
+const NOTIF_ID_VALID: libc::Ioctl = request(1, 2, size_of::<u64>());
+const NOTIF_ADDFD: libc::Ioctl = request(1, 3, size_of::<libc::seccomp_notif_addfd>());
+const NOTIF_SET_FLAGS: libc::Ioctl = request(1, 4, size_of::<u64>());
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const CONTINUE: u32 = 1;
 /// `SECCOMP_ADDFD_FLAG_SEND`.

@@ -55,7 +55,7 @@ fn a_task_asks_before_it_writes_and_runs(person: Person) {
     let desk = site.desk("asked", "input.txt", "what the file says\n");
     let secret = ["--host", "api.anthropic.com", "--env", "ANTHROPIC_API_KEY"];
     site.tell(&desk, &[&["secret", "set", "anthropic"][..], &secret].concat(), KEY).good();
-    let (said, asked) = ask(site, &desk, "work in desk <asked>");
+    let (said, asked) = ask(&site, &desk, "work in desk <asked>");
     assert!(said.out.contains("the model got 3 results"), "{said:?}");
     assert!(!said.out.contains(KEY) && !said.err.contains(KEY), "the key came back");
     assert!(asked.iter().any(|wanted| wanted.starts_with("Write: ")), "{asked:?}");
@@ -69,18 +69,18 @@ fn a_task_asks_before_it_writes_and_runs(person: Person) {
     let session = site.session_in(&desk);
     let id = session["id"].as_str().expect("an id");
     // The second task is of the same conversation, and of the same process.
-    let (again, _) = ask(site, &desk, "and once more in desk <asked>");
+    let (again, _) = ask(&site, &desk, "and once more in desk <asked>");
     assert!(again.out.contains("the model got 3 results"), "{again:?}");
-    let tasks = json(site, &desk, &["tasks", id, "--json"]);
+    let tasks = json(&site, &desk, &["tasks", id, "--json"]);
     assert_eq!(tasks[0]["command"], tasks[1]["command"], "{tasks}");
     assert_eq!(tasks[0]["conversation"], tasks[1]["conversation"], "{tasks}");
     assert!(tasks[0]["conversation"].is_string() && tasks[1]["usage"]["turns"].is_number());
     // A process that is gone is replaced, and the conversation goes on.
     let command = tasks[1]["command"].to_string();
     site.say(&desk, &["cancel", id, &command]).good();
-    let (third, _) = ask(site, &desk, "and a last time in desk <asked>");
+    let (third, _) = ask(&site, &desk, "and a last time in desk <asked>");
     assert!(third.out.contains("the model got 3 results"), "{third:?}");
-    let tasks = json(site, &desk, &["tasks", id, "--json"]);
+    let tasks = json(&site, &desk, &["tasks", id, "--json"]);
     assert_ne!(tasks[1]["command"], tasks[2]["command"]);
     site.nowhere(&desk, id, KEY);
 }

@@ -57,6 +57,6 @@ fn turn(person: Person, name: &str, more: &[&str]) {
     for part in ["what the file says", "42", &format!("/sessions/{id}/mnt/{name}")] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert_eq!(session["grants"][1]["path"], site.package(PACKAGE).as_str());
+    assert_eq!(session["grants"][1]["path"], Site::package(PACKAGE).as_str());
     site.nowhere(&desk, id, KEY);
 }

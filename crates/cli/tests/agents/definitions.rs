@@ -38,7 +38,7 @@ fn a_file_defines_an_agent(person: Person) {
                 [network]\nhosts = ['api.anthropic.com']\n";
     let text = "#!/bin/sh\necho \"$@\"; pwd; cat \"$SETTINGS\"; echo; test -w \"$SETTINGS\" || echo fixed\n\
                 cat input.txt \"$COWORK_HOME/COWORK.md\"; ls $(dirname $0)\n";
-    script(site, "defined", more, text);
+    script(&site, "defined", more, text);
     let said = site.say(&desk, &["agent", "defined", "--", "second"]).good();
     let session = site.session_in(&desk);
     let id = session["id"].as_str().expect("an id");
@@ -90,12 +90,12 @@ fn a_credential_that_is_missing_is_said_with_the_command_that_stores_it(person: 
     let desk = site.desk("bare", "input.txt", "");
     let more = "[[credential]]\nsecret = 'unset'\nabout = 'a key'\nvariable = 'KEY'\n\
                 hosts = ['api.openai.com']\n";
-    script(site, "bare", more, "#!/bin/sh\necho \"key=$KEY\"\n");
+    script(&site, "bare", more, "#!/bin/sh\necho \"key=$KEY\"\n");
     let said = site.say(&desk, &["agent", "bare"]);
     assert_eq!(said.code, 125);
     let command = "cowork secret set unset --host api.openai.com --env KEY";
     assert!(said.err.contains(command), "{}", said.err);
-    script(site, "bare", &format!("{more}optional = true\n"), "#!/bin/sh\necho \"key=$KEY\"\n");
+    script(&site, "bare", &format!("{more}optional = true\n"), "#!/bin/sh\necho \"key=$KEY\"\n");
     assert_eq!(site.say(&desk, &["agent", "bare"]).good(), "key=\n");
     site.tell(
         &desk,
@@ -129,7 +129,7 @@ fn a_file_that_cannot_be_understood_is_listed_and_refused(person: Person) {
 fn the_default_session_is_used_where_it_has_the_folder(person: Person) {
     let site = Site::of(person);
     let desk = site.desk("space", "below/input.txt", "");
-    script(site, "plain", "", "#!/bin/sh\npwd; echo $COWORK_SESSION\n");
+    script(&site, "plain", "", "#!/bin/sh\npwd; echo $COWORK_SESSION\n");
     site.say(&desk, &["init", "--workspace", desk.to_str().expect("UTF-8")]).good();
     let said = site.say(&desk.join("below"), &["agent", "plain"]).good();
     assert_eq!(said, "/sessions/default/mnt/workspace/below\ndefault\n");
@@ -142,7 +142,7 @@ fn the_walls_are_the_ones_asked_for(person: Person) {
     let site = Site::of(person);
     let desk = site.desk("walls", "input.txt", "");
     let more = "[strict]\narguments = ['no-sandbox']\n[nested]\narguments = ['sandbox']\n";
-    script(site, "walled", more, "#!/bin/sh\necho \"$3\"\n");
+    script(&site, "walled", more, "#!/bin/sh\necho \"$3\"\n");
     assert_eq!(site.say(&desk, &["agent", "walled"]).good(), "no-sandbox\n");
     let nested = site.say(&desk, &["agent", "walled", "--nested"]);
     assert!(nested.err.contains("cannot be undone"), "{}", nested.err);

@@ -13,7 +13,7 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 const THERE: &str = "11.22.34.7";
@@ -26,17 +26,36 @@ pub(crate) struct Site {
     person: Person,
     pub(crate) folder: Folder,
     model: Model,
-    /// Held by whoever puts programs into the world.
-    installing: Mutex<()>,
-    _daemon: (Child, ChildStdin),
+    daemon: Option<(Child, ChildStdin)>,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let desk = self.folder.path().to_path_buf();
+        let listed = self.say(&desk, &["ls", "--json"]).out;
+        let all: Value = serde_json::from_str(&listed).unwrap_or_default();
+        for id in all.as_array().into_iter().flatten().filter_map(|one| one["id"].as_str()) {
+            self.say(&desk, &["rm", id]);
+        }
+        if let Some((mut daemon, held)) = self.daemon.take() {
+            drop(held);
+            drop(daemon.wait());
+        }
+    }
 }
 
 impl Site {
-    /// The one world of a person in this process.
-    pub(crate) fn of(person: Person) -> &'static Self {
-        static SITES: [OnceLock<Site>; 2] = [OnceLock::new(), OnceLock::new()];
+    /// The one world of a person, for the tests that run at the moment.
+    pub(crate) fn of(person: Person) -> Arc<Self> {
+        static SITES: [Mutex<Weak<Site>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
         let slot = usize::from(person == Person::User);
-        SITES.get(slot).expect("one world per person").get_or_init(|| Self::new(person))
+        let slot = SITES.get(slot).expect("one world per person");
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.upgrade().unwrap_or_else(|| {
+            let site = Arc::new(Self::new(person));
+            *slot = Arc::downgrade(&site);
+            site
+        })
     }
 
     fn new(person: Person) -> Self {
@@ -67,7 +86,7 @@ impl Site {
         for name in [&here, &there] {
             run("ip", &["netns", "delete", name]);
         }
-        Self { person, folder, model, installing: Mutex::default(), _daemon: daemon }
+        Self { person, folder, model, daemon: Some(daemon) }
     }
 
     /// A folder for one test, with a file in it.
@@ -126,25 +145,27 @@ impl Site {
 
     /// A program of an agent from the registry, reached by a link in a folder of programs.
     pub(crate) fn install(&self, package: &str, program: &str, name: &str) {
+        /// Whose turn it is to copy: each is copied once, for all worlds.
+        static TURN: Mutex<()> = Mutex::new(());
         let from =
             std::env::var_os("COWORK_AGENTS").expect("`cargo xtask test` sets COWORK_AGENTS");
         let from = Path::new(&from).join("node_modules").join(package);
-        let to = self.folder.path().join("lib/node_modules").join(package);
-        let _turn = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = packages().join(package);
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         if std::fs::metadata(&to).is_err() {
             std::fs::create_dir_all(to.parent().expect("it is in a folder")).expect("it is ours");
             let (from, to) = (from.to_str().expect("UTF-8"), to.to_str().expect("UTF-8"));
             run("cp", &["-r", "--reflink=auto", from, to]);
             run("chmod", &["-R", "a+rX", to]);
         }
+        drop(turn);
         let link = self.folder.path().join("bin").join(name);
         link_to(&to.join(program), &link);
     }
 
     /// Where a package was put.
-    pub(crate) fn package(&self, package: &str) -> String {
-        let path = self.folder.path().join("lib/node_modules").join(package);
-        path.to_str().expect("UTF-8").to_owned()
+    pub(crate) fn package(package: &str) -> String {
+        packages().join(package).to_str().expect("UTF-8").to_owned()
     }
 
     /// Asserts that nothing that a session can read or has written holds a value.
@@ -215,6 +236,11 @@ fn variables(person: Person, folder: &Folder) -> Vec<(String, String)> {
     .into()
 }
 
+/// The folder that packages of agents are copied to.
+fn packages() -> PathBuf {
+    cowork_testbed::programs().join("lib/node_modules")
+}
+
 fn daemon(person: Person, network: &str, folder: &Folder) -> (Child, ChildStdin) {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/run/netns/{network}"));
@@ -226,12 +252,11 @@ fn daemon(person: Person, network: &str, folder: &Folder) -> (Child, ChildStdin)
         command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
         command.arg("--clear-groups");
     }
-    // It ends with this process, which holds its standard input, and its sessions with it.
+    // It ends with this process, which holds its standard input.
     let script = "\"$1\" --stay >/dev/null 2>\"$2\" & server=$!; echo ready; cat >/dev/null; \
-                  \"$3\" ls | awk 'NR > 1 { print $1 }' | xargs -r \"$3\" rm; kill $server; wait";
+                  kill $server; wait";
     command.args(["bash", "-c", script, "bash"]);
-    let program = |name: &str| cowork_testbed::programs().join(name);
-    command.arg(program("coworkd")).arg(folder.write("daemon.log", "")).arg(program("cowork"));
+    command.arg(cowork_testbed::programs().join("coworkd")).arg(folder.write("daemon.log", ""));
     command.env_clear().envs(variables(person, folder));
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.spawn().expect("it is installed");
