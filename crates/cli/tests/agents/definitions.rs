@@ -1,7 +1,7 @@
 //! Agents by files of the user's, and what is said when something is missing.
 
 use crate::for_everyone;
-use crate::site::Site;
+use crate::site::{REGISTRY, Site};
 use cowork_testbed::Person;
 use serde_json::Value;
 
@@ -12,6 +12,7 @@ for_everyone!(
     a_file_that_cannot_be_understood_is_listed_and_refused,
     the_default_session_is_used_where_it_has_the_folder,
     the_walls_are_the_ones_asked_for,
+    one_is_installed_in_its_session_on_request,
 );
 
 /// An agent that is a script, in a folder of its own.
@@ -150,4 +151,30 @@ fn the_walls_are_the_ones_asked_for(person: Person) {
     let staged = site.say(&desk, &["agent", "walled", "--nested", "--staged", "--new"]);
     assert!(staged.err.contains("cowork apply"), "{}", staged.err);
     assert_eq!(staged.good(), "sandbox\n");
+}
+
+fn one_is_installed_in_its_session_on_request(person: Person) {
+    let site = Site::of(person);
+    let desk = site.desk("installed", "input.txt", "text\n");
+    let text = "#!/bin/sh\necho \"installed at $0\"; cat input.txt\n";
+    site.publish("tiny-agent", "bin/tiny", text);
+    let definition = "name = 'tiny'\nabout = 'A tiny agent'\n[program]\nnames = ['tiny-of-tests']\n\
+                      [install]\nnpm = 'tiny-agent'\nversion = '^1'\nprogram = 'bin/tiny'\n";
+    site.folder.write("definitions/agents/tiny.toml", definition);
+    let missing = site.say(&desk, &["agent", "tiny"]);
+    assert!(missing.code != 0 && missing.err.contains("--install"), "{}", missing.err);
+    let said = site.say(&desk, &["agent", "tiny", "--install"]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    let session = site.session_in(&desk);
+    let id = session["id"].as_str().expect("an id");
+    let at = format!("/sessions/{id}/.agents/tiny/node_modules/tiny-agent/bin/tiny");
+    assert!(said.out.ends_with(&format!("installed at {at}\ntext\n")), "{}", said.out);
+    // It came through the session's own way out, and is there the next time.
+    let reached = site.say(&desk, &["net", id, "--json"]).good();
+    assert!(reached.contains(REGISTRY), "{reached}");
+    let again = site.say(&desk, &["agent", "tiny"]).good();
+    assert!(again.contains(&at), "{again}");
+    // Nothing of it is on the host's search path or in the user's folder.
+    let left: Vec<_> = std::fs::read_dir(&desk).expect("it is ours").flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
 }

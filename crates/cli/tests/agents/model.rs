@@ -8,6 +8,7 @@
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +26,11 @@ pub(crate) struct Seen {
 /// The server, which ends with the process.
 pub(crate) struct Model {
     seen: Arc<Mutex<Vec<Seen>>>,
+    files: Arc<Mutex<Files>>,
 }
+
+/// What is answered to whoever asks for a path: what a registry of packages does.
+type Files = HashMap<String, Vec<u8>>;
 
 impl Model {
     pub(crate) fn serve(listener: TcpListener, certificate: Vec<u8>, key: Vec<u8>) -> Self {
@@ -38,15 +43,22 @@ impl Model {
             .with_single_cert(vec![CertificateDer::from(certificate)], key)
             .expect("they belong together");
         let (config, seen) = (Arc::new(config), Arc::new(Mutex::default()));
-        let model = Self { seen: Arc::clone(&seen) };
+        let files = Arc::new(Mutex::default());
+        let model = Self { seen: Arc::clone(&seen), files: Arc::clone(&files) };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (config, seen) = (Arc::clone(&config), Arc::clone(&seen));
+                let files = Arc::clone(&files);
                 // A client that breaks off is its own affair.
-                std::thread::spawn(move || drop(converse(stream, config, &seen)));
+                std::thread::spawn(move || drop(converse(stream, config, &seen, &files)));
             }
         });
         model
+    }
+
+    /// Answers whoever asks for a path with these bytes.
+    pub(crate) fn offer(&self, path: &str, bytes: Vec<u8>) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), bytes);
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
@@ -60,11 +72,19 @@ fn converse(
     stream: TcpStream,
     config: Arc<ServerConfig>,
     seen: &Mutex<Vec<Seen>>,
+    files: &Mutex<Files>,
 ) -> std::io::Result<()> {
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));
     while let Some(request) = read(&mut stream)? {
         seen.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+        let file = files.lock().unwrap_or_else(PoisonError::into_inner).get(&request.path).cloned();
+        if let Some(file) = file {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", file.len());
+            stream.get_mut().write_all(&[head.as_bytes(), &file].concat())?;
+            stream.get_mut().flush()?;
+            continue;
+        }
         let events = match request.path.split('?').next() {
             Some("/v1/messages") => messages(&request),
             Some("/v1/responses") => Some(responses(&request)),

@@ -7,10 +7,11 @@ use crate::model::{Model, Seen};
 use cowork_testbed::{Folder, Person};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,8 +19,10 @@ use std::time::{Duration, Instant};
 
 const THERE: &str = "11.22.34.7";
 const HERE: &str = "11.22.34.1";
+/// The registry that agents are installed from.
+pub(crate) const REGISTRY: &str = "registry.npmjs.org";
 /// Hosts that the models answer for.
-const NAMES: [&str; 2] = ["api.anthropic.com", "api.openai.com"];
+const NAMES: [&str; 3] = ["api.anthropic.com", "api.openai.com", REGISTRY];
 
 /// The world of one person.
 pub(crate) struct Site {
@@ -136,6 +139,28 @@ impl Site {
         found.retain(|session| session["grants"][0]["path"] == here);
         assert_eq!(found.len(), 1, "{said}");
         found[0].clone()
+    }
+
+    /// Offers a package with one file in the registry.
+    pub(crate) fn publish(&self, name: &str, file: &str, text: &str) {
+        let about = json!({ "name": name, "version": "1.0.0" });
+        self.folder.write(&format!("published/{name}/package/package.json"), about.to_string());
+        let program = self.folder.write(&format!("published/{name}/package/{file}"), text);
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("it is ours");
+        let at = self.folder.path().join("published").join(name);
+        let archive = at.join("package.tgz");
+        let (at, to) = (at.to_str().expect("UTF-8"), archive.to_str().expect("UTF-8"));
+        run("tar", &["-czf", to, "-C", at, "package"]);
+        let path = format!("/{name}/-/{name}-1.0.0.tgz");
+        let version = json!({
+            "name": name, "version": "1.0.0",
+            "dist": { "tarball": format!("https://{REGISTRY}{path}") },
+        });
+        let listed = json!({
+            "name": name, "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": version },
+        });
+        self.model.offer(&format!("/{name}"), listed.to_string().into_bytes());
+        self.model.offer(&path, std::fs::read(&archive).expect("tar made it"));
     }
 
     /// Requests that arrived at the models.
@@ -318,8 +343,7 @@ fn certificates(folder: &Folder) -> (Vec<u8>, Vec<u8>) {
 }
 
 fn private(folder: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).expect("it is ours");
 }
 
 fn link_to(to: &Path, link: &Path) {
