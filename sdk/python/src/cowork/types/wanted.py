@@ -18,6 +18,7 @@ __all__ = [
     "Limits",
     "Network",
     "OwnSecret",
+    "ParentProxy",
     "PathName",
     "Rule",
     "Size",
