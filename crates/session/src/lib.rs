@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "catalogue")]
 pub mod catalogue;
 pub mod life;
 pub mod output;
