@@ -17,7 +17,7 @@ for_everyone!(
 
 fn ask_prints_the_answer_and_tells_the_rest(person: Person) {
     let site = Site::new(person);
-    let prompt = "think about it\nplan read|write|test\nsay \u{1b}[31mworking\nrun cat here.txt; pwd\n\
+    let prompt = "think about it\nplan read|write|test\nsay \u{1b}[31mworking\nsay \u{202e}kcab\nrun cat here.txt; pwd\n\
                   write new.txt fresh\nrun false\nsay 42\nanswer 42";
     let said = site.ask(prompt, &[]);
     let err = said.err.clone();
@@ -26,6 +26,7 @@ fn ask_prints_the_answer_and_tells_the_rest(person: Person) {
         assert!(err.contains(part), "{part}: {err}");
     }
     assert!(err.contains("working\n") && !err.contains('\u{1b}'), "{err}");
+    assert!(err.contains("kcab\n") && !err.contains('\u{202e}'), "{err}");
     assert!(err.contains("Bash failed"), "{err}");
     assert!(!err.contains("\n42\n"), "the answer is said once: {err}");
     let path = site.desk().join("new.txt");
