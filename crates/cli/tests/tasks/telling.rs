@@ -17,7 +17,8 @@ for_everyone!(
 
 fn ask_prints_the_answer_and_tells_the_rest(person: Person) {
     let site = Site::new(person);
-    let prompt = "think about it\nplan read|write|test\nsay \u{1b}[31mworking\nsay \u{202e}kcab\nrun cat here.txt; pwd\n\
+    let prompt = "think about it\nplan read|write|test\nsay \u{1b}[31mworking\nsay \u{202e}kcab\n\
+                  run cat here.txt; pwd\n\
                   write new.txt fresh\nrun false\nsay 42\nanswer 42";
     let said = site.ask(prompt, &[]);
     let err = said.err.clone();
