@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -125,6 +125,36 @@ fn beside() -> PathBuf {
     let folder = test.parent().expect("a program lies in a folder");
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     folder.to_path_buf()
+}
+
+/// What a program said.
+#[derive(Debug)]
+pub struct Said {
+    /// Its exit code; -1 if a signal ended it.
+    pub code: i32,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+impl Said {
+    /// What it said until it ended.
+    pub fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    /// What it said, of a program that must have succeeded.
+    #[track_caller]
+    pub fn good(self) -> String {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        self.out
+    }
 }
 
 /// A folder of a person, removed at the end.

@@ -4,6 +4,7 @@
 //! and the authority that speaks for them is one that only this daemon trusts.
 
 use crate::model::{Model, Seen};
+pub(crate) use cowork_testbed::Said;
 use cowork_testbed::{Folder, Person};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -13,7 +14,7 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -217,32 +218,6 @@ impl Site {
             }
         }
         assert!(looked > 10, "the files were looked at");
-    }
-}
-
-/// What a program said.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Said {
-    pub(crate) fn of(output: &Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        }
-    }
-
-    /// What it said, of a program that must have succeeded.
-    #[track_caller]
-    pub(crate) fn good(self) -> String {
-        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
-        self.out
     }
 }
 

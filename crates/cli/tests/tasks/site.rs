@@ -3,12 +3,13 @@
 use cowork_client::http::{Client, HttpError, Method, Request};
 use cowork_client::types::{Event, Info, Page, Record, Task, TaskMessage};
 use cowork_client::uri::Query;
+pub(crate) use cowork_testbed::Said;
 use cowork_testbed::{Folder, Person, programs};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -252,32 +253,6 @@ impl Drop for Site {
             }
             drop(child.wait());
         }
-    }
-}
-
-/// What a program said.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Said {
-    pub(crate) fn of(output: &Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        }
-    }
-
-    /// What it said, of a program that must have succeeded.
-    #[track_caller]
-    pub(crate) fn good(self) -> String {
-        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
-        self.out
     }
 }
 

@@ -3,12 +3,13 @@
 //! The names of the world are in a `hosts` file that only the daemon and what it starts see. Nothing
 //! leaves the machine, nothing on it is changed, and everything ends with the test.
 
+pub(crate) use cowork_testbed::Said;
 use cowork_testbed::{Folder, Person};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -212,32 +213,6 @@ impl Site {
     /// A file that sessions of this world can use, in the folder that they are given.
     pub(crate) fn place(&self, name: &str, contents: &str) -> PathBuf {
         self.folder.write(&format!("desk/{name}"), contents)
-    }
-}
-
-/// What a program said.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Said {
-    fn of(output: &Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        }
-    }
-
-    /// What it said, of a program that must have succeeded.
-    #[track_caller]
-    pub(crate) fn good(self) -> String {
-        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
-        self.out
     }
 }
 
