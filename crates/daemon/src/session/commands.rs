@@ -146,6 +146,7 @@ impl Daemon {
         session: &Arc<Session>,
         new: NewCommand,
     ) -> Result<Arc<Run>, Trouble> {
+        let _starting = session.starts.read().await;
         session.state().accepts_commands()?;
         wiring::check(new.streams)?;
         timeout(new.timeout.as_deref())?;

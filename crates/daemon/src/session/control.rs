@@ -18,6 +18,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// Longest grace that can be asked for.
 const MAX_GRACE: Duration = Duration::from_mins(10);
 
+/// Longest time that a pause waits for commands that are being started.
+const STARTS: Duration = Duration::from_secs(2);
+
 const TERM: i32 = 15;
 const KILL: i32 = 9;
 const STOP: i32 = 19;
@@ -51,6 +54,8 @@ impl Daemon {
         if session.state() == State::Paused {
             return Ok(());
         }
+        // An init that does not answer cannot keep its session from being paused.
+        let _no_starts = tokio::time::timeout(STARTS, session.starts.write()).await;
         self.book.record("session.paused", Some(&session.id), &json!({ "reason": reason }))?;
         self.engine.call(Request::Freeze { session: session.id.clone() }).await?;
         session.happen(&self.book, Event::Pause, reason)?;

@@ -50,6 +50,9 @@ pub(crate) struct Session {
     pub(crate) id: String,
     /// Held by whoever changes its life or its grants: one at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// Held by all who start commands in it, and by whoever is about to pause it: a start that init
+    /// has not answered when it stands still is answered when somebody resumes the session.
+    pub(crate) starts: tokio::sync::RwLock<()>,
     /// Held by whoever records its changes: one at a time.
     pub(crate) auditing: tokio::sync::Mutex<()>,
     doc: Mutex<Doc>,
@@ -104,6 +107,7 @@ impl Session {
         Arc::new(Self {
             id: doc.id.clone(),
             turn: tokio::sync::Mutex::new(()),
+            starts: tokio::sync::RwLock::new(()),
             auditing: tokio::sync::Mutex::new(()),
             doc: Mutex::new(doc),
             live: Mutex::default(),

@@ -8,6 +8,10 @@ use serde_json::Value;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+/// Longest time that any request may take, however busy the machine is and whoever was killed: a
+/// sandbox that is made for the sixth time has waited for fifteen seconds.
+const LONGEST: Duration = Duration::from_mins(1);
+
 /// What came of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -68,9 +72,15 @@ impl<'w> Caller<'w> {
         what: &str,
         request: &Request,
     ) -> Result<Vec<u8>, Option<Box<Problem>>> {
-        let end = Instant::now() + PATIENCE;
+        let begun = Instant::now();
+        let end = begun + PATIENCE;
         loop {
-            match self.exchange(request) {
+            let answer = self.exchange(request);
+            if begun.elapsed() > LONGEST {
+                let seconds = begun.elapsed().as_secs();
+                self.world.complain(format!("{what}: {request:?} took {seconds} seconds"));
+            }
+            match answer {
                 Ok(bytes) => return Ok(bytes),
                 Err(HttpError::Problem(problem)) => return Err(Some(problem)),
                 Err(HttpError::NotRunning { .. }) if self.world.faulty && Instant::now() < end => {

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Caller};
 use crate::load::{Started, examine, remove};
-use crate::look::until;
+use crate::look::{until, until_some};
 use crate::site::lock;
 use crate::world::{Held, Known, World, canary};
 use cowork_client::types::{Command, Session, State};
@@ -94,16 +94,24 @@ fn look_inside(caller: &mut Caller<'_>, known: &Known, line: &str, wanted: &str)
         };
         let command: Command = serde_json::from_value(command).expect("it is one");
         let target = known.at(&format!("/commands/{}", command.number));
-        until("the look inside is over", || {
-            let Answer::Done(now) = caller.get("command", target.clone()) else { return false };
-            now["ended"].is_string()
+        let ended = until_some("the look inside is over", || {
+            let Answer::Done(now) = caller.get("command", target.clone()) else { return None };
+            let now: Command = serde_json::from_value(now).expect("it is one");
+            now.ended.is_some().then_some(now)
         });
-        found = caller.output(&target, "stdout");
-        if found.as_deref() == Some(wanted.as_bytes()) {
+        let lost = ended.reason.as_ref().is_some_and(|reason| reason.code == "sandbox-lost");
+        if lost && caller.world.faulty {
+            // The last program that was killed; that it was lost is told.
+            caller.world.tell("look: lost");
+            continue;
+        }
+        let out = caller.output(&target, "stdout");
+        if out.as_deref() == Some(wanted.as_bytes()) {
             return;
         }
+        let out = out.map(|out| String::from_utf8_lossy(&out).into_owned());
+        found = Some((out, ended));
         break;
     }
-    let found = found.map(|found| String::from_utf8_lossy(&found).into_owned());
     caller.world.complain(format!("{}: `{line}` says {found:?}, not {wanted:?}", known.id));
 }

@@ -4,7 +4,7 @@ use crate::for_everyone;
 use crate::look::{Process, until, with_argument};
 use crate::room::Room;
 use crate::site::Site;
-use cowork_client::http::Method;
+use cowork_client::http::{HttpError, Method};
 use cowork_client::types::{CommandState, State};
 use cowork_testbed::{Folder, Person};
 use serde_json::json;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 for_everyone!(
     a_paused_command_stands_still,
     a_paused_session_stands_still,
+    a_start_is_answered_in_a_session_that_is_paused_meanwhile,
     cancelling_ends_the_whole_tree,
     time_outs_end_the_whole_tree,
     cancelling_a_session_leaves_it_usable,
@@ -198,6 +199,39 @@ fn time_outs_end_the_whole_tree(person: Person) {
     let ended = room.ended(number);
     assert_eq!(ended.reason.map(|reason| reason.code).as_deref(), Some("timeout"));
     until("the whole tree is gone", || !found.iter().any(Process::exists));
+    site.verify();
+}
+
+fn a_start_is_answered_in_a_session_that_is_paused_meanwhile(person: Person) {
+    const ROUNDS: u32 = 40;
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let body = json!({ "argv": ["true"] });
+    let mut paused_first = 0;
+    for round in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            let start = || site.ask(Method::Post, room.at("/commands"), Some(&body));
+            let starts = [scope.spawn(start), scope.spawn(start), scope.spawn(start)];
+            std::thread::sleep(Duration::from_micros(u64::from(round) * 100));
+            room.tell("pause");
+            // Nobody waits for somebody to resume the session.
+            until("every start is answered", || starts.iter().all(|start| start.is_finished()));
+            room.tell("resume");
+            for start in starts {
+                match start.join().expect("it asks") {
+                    Ok(_) => {}
+                    Err(HttpError::Problem(problem)) => {
+                        assert_eq!(problem.code, "paused", "{problem:?}");
+                        paused_first += 1;
+                    }
+                    Err(error) => panic!("no answer: {error:?}"),
+                }
+            }
+        });
+    }
+    let all = ROUNDS * 3;
+    assert!((1..all).contains(&paused_first), "both came first: {paused_first} of {all}");
+    until("all have ended", || room.state() == State::Ready);
     site.verify();
 }
 
