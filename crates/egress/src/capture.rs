@@ -2,6 +2,7 @@
 //! a name.
 
 use crate::arrival::{Arrival, notice, reset};
+use crate::descriptors::room;
 use crate::flow::Flow;
 use crate::house::House;
 use crate::names::is_synthetic;
@@ -14,10 +15,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Most connections at a time; fewer if the system gives fewer descriptors.
-pub const MAX_CONNECTIONS: usize = 16 * 1024;
-/// Descriptors that a connection may need: two sockets, and a pipe each way.
-const DESCRIPTORS: u64 = 6;
 /// How long it waits after a connection could not be accepted.
 const BREATH: Duration = Duration::from_millis(50);
 /// How often it is recorded that there are too many connections.
@@ -72,13 +69,6 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
             Err(_) => tokio::time::sleep(BREATH).await,
         }
     }
-}
-
-/// How many connections there is room for.
-fn room() -> usize {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let fit = files.map_or(u64::MAX, |files| files / DESCRIPTORS);
-    usize::try_from(fit).map_or(MAX_CONNECTIONS, |fit| fit.min(MAX_CONNECTIONS))
 }
 
 /// Connections that were turned away.

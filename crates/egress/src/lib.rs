@@ -16,6 +16,7 @@
 mod arrival;
 pub mod capture;
 pub mod confine;
+mod descriptors;
 pub mod dial;
 mod dns;
 mod errand;

@@ -6,15 +6,15 @@
 //! once is kept. A direction that has carried much is handed to the kernel, which moves the pages
 //! from one socket to the other through a pipe.
 
+use crate::descriptors::{PIPE, Pipe};
 use crate::flow::Flow;
 use crate::hello::{self, Opening};
 use crate::office::Refusal;
 use crate::quota::Quotas;
 use bytes::Bytes;
 use cowork_api::egress::Rule;
-use rustix::fd::OwnedFd;
 use rustix::net::Shutdown;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{SpliceFlags, splice};
 use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -26,8 +26,6 @@ use tokio::net::TcpStream;
 const MUCH: u64 = 128 * 1024;
 /// The size of the buffer that all connections share.
 const SCRATCH: usize = 64 * 1024;
-/// The size of a pipe between two sockets; a smaller one is not worth its calls.
-const PIPE: usize = 512 * 1024;
 /// Most of the first bytes that are looked at for a name.
 const MAX_OPENING: usize = 20 * 1024;
 /// Longest that a first message of TLS may take once it has begun.
@@ -225,8 +223,8 @@ impl Passage<'_> {
         let mut limit = MUCH;
         loop {
             if carried >= limit {
-                match wide_pipe() {
-                    Some(pipe) => return self.splice(from, to, way, pipe).await,
+                match Pipe::wide() {
+                    Some(pipe) => return self.splice(from, to, way, &pipe).await,
                     // Too many are in use: for this one the kernel is not asked again.
                     None => limit = u64::MAX,
                 }
@@ -283,11 +281,11 @@ impl Passage<'_> {
         from: &TcpStream,
         to: &TcpStream,
         way: Way,
-        (out, into): (OwnedFd, OwnedFd),
+        pipe: &Pipe,
     ) -> Result<Finish, End> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         loop {
-            let fill = || Ok(splice(from, None, &into, None, PIPE, flags)?);
+            let fill = || Ok(splice(from, None, &pipe.into, None, PIPE, flags)?);
             let mut inside = from.async_io(Interest::READABLE, fill).await?;
             if inside == 0 {
                 shut(to);
@@ -295,7 +293,7 @@ impl Passage<'_> {
             }
             self.count(way, inside)?;
             while inside > 0 {
-                let drain = || Ok(splice(&out, None, to, None, inside, flags)?);
+                let drain = || Ok(splice(&pipe.out, None, to, None, inside, flags)?);
                 match to.async_io(Interest::WRITABLE, drain).await {
                     Ok(moved) => inside = inside.saturating_sub(moved),
                     Err(error) => return Ok(Finish::Untaken(error)),
@@ -340,11 +338,4 @@ async fn send(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 /// Says that nothing more will be sent. An end that is gone does not need to be told.
 fn shut(stream: &TcpStream) {
     cowork_sys::ignore(rustix::net::shutdown(stream, Shutdown::Write));
-}
-
-/// A pipe that is worth its calls, if the kernel still gives one.
-fn wide_pipe() -> Option<(OwnedFd, OwnedFd)> {
-    let (out, into) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).ok()?;
-    fcntl_setpipe_size(&into, PIPE).ok()?;
-    Some((out, into))
 }
