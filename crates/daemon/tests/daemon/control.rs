@@ -8,6 +8,7 @@ use cowork_client::http::{HttpError, Method};
 use cowork_client::types::{CommandState, State};
 use cowork_testbed::{Folder, Person};
 use serde_json::json;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 for_everyone!(
@@ -215,7 +216,8 @@ fn a_start_is_answered_in_a_session_that_is_paused_meanwhile(person: Person) {
             std::thread::sleep(Duration::from_micros(u64::from(round) * 100));
             room.tell("pause");
             // Nobody waits for somebody to resume the session.
-            until("every start is answered", || starts.iter().all(|start| start.is_finished()));
+            let answered = || starts.iter().all(ScopedJoinHandle::is_finished);
+            until("every start is answered", answered);
             room.tell("resume");
             for start in starts {
                 match start.join().expect("it asks") {

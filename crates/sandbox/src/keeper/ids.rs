@@ -31,8 +31,8 @@ pub(crate) const INSIDE: u32 = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     taken: Rc<RefCell<Taken>>,
-    /// What the next session gets.
-    ready: RefCell<Option<Equipped>>,
+    /// What the next sessions get.
+    ready: RefCell<Vec<Equipped>>,
 }
 
 /// The id maps of a session's mounts, by the owner of the files on disk.
@@ -44,6 +44,9 @@ pub(crate) struct Equipped {
     pub(crate) id: PoolId,
     pub(crate) maps: Maps,
 }
+
+/// For how many sessions that come one right after the other ids are made ready.
+const READY: usize = 2;
 
 /// Owners on disk of what nearly every session shows: its home, and folders of the user who started
 /// the keeper.
@@ -82,7 +85,7 @@ impl Drop for PoolId {
 impl Pool {
     /// Takes a free id, with what was made ready for it.
     pub(crate) fn take(&self, grounds: &mut Grounds) -> Result<Equipped, Failed> {
-        match self.ready.borrow_mut().take() {
+        match self.ready.borrow_mut().pop() {
             Some(ready) => Ok(ready),
             None => Ok(Equipped { id: self.take_bare(grounds)?, maps: Vec::new() }),
         }
@@ -97,27 +100,21 @@ impl Pool {
         Ok(PoolId { id: FIRST + slot, slot, pool: Rc::clone(&self.taken) })
     }
 
-    /// Whether the next session has an id.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready.borrow().is_some()
-    }
-
-    /// Makes an id and its maps ready for the next session.
+    /// Makes an id and its maps ready, if fewer are than can be of use; whether enough are now.
     pub(crate) fn prepare(
         &self,
         proof: &SingleThreaded,
         grounds: &mut Grounds,
-    ) -> Result<(), Failed> {
-        if self.is_ready() {
-            return Ok(());
+    ) -> Result<bool, Failed> {
+        if self.ready.borrow().len() < READY {
+            let id = self.take_bare(grounds)?;
+            let mut maps = Maps::new();
+            for owner in USUAL {
+                maps.push((owner, mapping(proof, owner, id.id)?));
+            }
+            self.ready.borrow_mut().push(Equipped { id, maps });
         }
-        let id = self.take_bare(grounds)?;
-        let mut maps = Maps::new();
-        for owner in USUAL {
-            maps.push((owner, mapping(proof, owner, id.id)?));
-        }
-        *self.ready.borrow_mut() = Some(Equipped { id, maps });
-        Ok(())
+        Ok(self.ready.borrow().len() >= READY)
     }
 }
 

@@ -3,19 +3,24 @@
 //! Making one is the largest single cost of a session, and nothing in it depends on the session. The
 //! keeper has no use for a network of its own, so it lives in the one that the next session will
 //! get: a session is cloned into it, and the keeper makes and enters another while it has nothing
-//! else to do. The namespaces are owned by the keeper's user namespace: no process of a session has
+//! else to do. It keeps a further one for whoever comes right after. The namespaces are owned by the keeper's user namespace: no process of a session has
 //! any right over them. (An ordinary user's keeper could not go back to the host's network anyway.)
 
 use crate::kernel::{Failed, Step};
 use cowork_sys::process::{Leave, SingleThreaded, unshare};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The network that the next session gets.
+/// The networks that the next sessions get.
 #[derive(Debug)]
 pub(crate) struct Networks {
     /// The network that the keeper was started in, as the kernel names it.
     host: String,
     /// Whether the network that the keeper is in is nobody's yet.
     present: Present,
+    /// Another one that is nobody's.
+    spare: Option<OwnedFd>,
 }
 
 /// Whose the network is that the keeper is in.
@@ -30,7 +35,7 @@ enum Present {
 impl Networks {
     pub(crate) fn new() -> Result<Self, Failed> {
         let host = name().step(|| "read the name of the host's network".into())?;
-        Ok(Self { host, present: Present::Taken })
+        Ok(Self { host, present: Present::Taken, spare: None })
     }
 
     /// The network that the keeper was started in, as the kernel names it.
@@ -38,19 +43,41 @@ impl Networks {
         &self.host
     }
 
-    /// Enters a new network, if the present one is taken.
-    pub(crate) fn prepare(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
-        if self.present == Present::Taken {
-            unshare(proof, Leave::Network).step(|| "make a network namespace".into())?;
-            cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
-            self.present = Present::Free;
+    /// Makes one of the networks that are missing; whether none is missing now.
+    pub(crate) fn prepare(&mut self, proof: &SingleThreaded) -> Result<bool, Failed> {
+        if self.present == Present::Free && self.spare.is_none() {
+            let named = || "hold a network namespace".to_owned();
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let held = rustix::fs::open("/proc/self/ns/net", flags, Mode::empty()).step(named)?;
+            self.renew(proof)?;
+            self.spare = Some(held);
+        } else if self.present == Present::Taken {
+            self.renew(proof)?;
         }
+        Ok(self.spare.is_some())
+    }
+
+    /// Enters a new network.
+    fn renew(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
+        unshare(proof, Leave::Network).step(|| "make a network namespace".into())?;
+        // Should it stay down, it is not the one that a session gets.
+        self.present = Present::Taken;
+        cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
+        self.present = Present::Free;
         Ok(())
     }
 
     /// Makes sure that a process cloned now is in a network of its own.
     pub(crate) fn take(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
-        self.prepare(proof)?;
+        if self.present == Present::Taken {
+            match self.spare.take() {
+                Some(spare) => {
+                    move_into_link_name_space(spare.as_fd(), Some(LinkNameSpaceType::Network))
+                        .step(|| "enter a network namespace".into())?;
+                }
+                None => self.renew(proof)?,
+            }
+        }
         self.present = Present::Taken;
         Ok(())
     }

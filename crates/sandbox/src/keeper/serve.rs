@@ -216,16 +216,22 @@ impl Keeper {
         self.prepared_for >= self.sessions.ever() || self.sessions.ever() <= 1
     }
 
-    /// Makes it ready. It takes about as long as all the rest of a session, and is done when nobody
-    /// waits.
+    /// Makes some of it ready. All of it takes longer than all the rest of a session; it is done
+    /// when nobody waits, and piece by piece, so that nobody who comes waits for long.
     fn prepare(&mut self) {
-        self.prepared_for = self.sessions.ever();
+        let Ok(grounds) = &mut self.grounds else {
+            self.prepared_for = self.sessions.ever();
+            return;
+        };
         // Without it the next session makes its own, or says why it cannot.
-        if let Ok(grounds) = &mut self.grounds {
-            cowork_sys::ignore(self.networks.prepare(&self.proof));
-            if grounds.mode() == Standing::Root {
-                cowork_sys::ignore(self.pool.prepare(&self.proof, grounds));
-            }
+        let networks = self.networks.prepare(&self.proof).unwrap_or(true);
+        let ids = match grounds.mode() {
+            Standing::Root if networks => self.pool.prepare(&self.proof, grounds).unwrap_or(true),
+            Standing::Root => false,
+            Standing::User { .. } => true,
+        };
+        if networks && ids {
+            self.prepared_for = self.sessions.ever();
         }
     }
 
