@@ -37,6 +37,7 @@ pub(crate) use kept::{KeptEgress, KeptNetwork};
 pub(crate) use kept_secret::Known;
 pub(crate) use line::{Line, Started};
 pub(crate) use parse::{name_of, presets};
+pub(crate) use rules::MAX_URL;
 pub(crate) use secrets::{Secrets, take_own};
 pub(crate) use tally::Tally;
 pub(crate) use trust::{certificates, lay as trust_host};

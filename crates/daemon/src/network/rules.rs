@@ -40,6 +40,10 @@ pub(crate) fn inspects(rules: &Rules) -> bool {
     })
 }
 
+/// The longest URL that is explained, in characters: with each of them escaped as four bytes, what
+/// is asked for still fits into the target of a request.
+pub(crate) const MAX_URL: usize = 4096;
+
 impl Daemon {
     /// Refuses a network that cannot be: rules that cannot be understood, presets and secrets that
     /// are not there.
@@ -132,6 +136,10 @@ impl Daemon {
         url: &str,
         method: Option<&str>,
     ) -> Result<NetworkExplanation, Trouble> {
+        if url.chars().count() > MAX_URL {
+            let sentence = format!("a URL of more than {MAX_URL} characters is not explained");
+            return Err(Trouble::refused("bad-url", sentence).with_hint("shorten its path"));
+        }
         let (place, port, path) = destination(url)?;
         let doc = session.doc();
         let matcher = Matcher::new(self.rules_of(&doc)?);

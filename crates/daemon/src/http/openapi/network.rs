@@ -3,6 +3,7 @@
 use super::operation::Operation;
 use super::schemas::Schemas;
 use super::sessions::KEEPER;
+use crate::network::MAX_URL;
 use cowork_client::types::{
     NamedRule, Network, NetworkChange, NetworkExplanation, NewSecret, Preset, Publish,
     PublishedPort, Secret, Traffic,
@@ -25,7 +26,7 @@ pub(super) fn operations(s: &mut Schemas) -> Vec<Operation> {
 }
 
 fn network(s: &mut Schemas) -> Vec<Operation> {
-    let url = json!({ "type": "string", "minLength": 1, "maxLength": 8192 });
+    let url = json!({ "type": "string", "minLength": 1, "maxLength": MAX_URL });
     let method = json!({ "type": "string", "minLength": 1, "maxLength": 32, "default": "GET" });
     let har = json!({
         "description": "HAR 1.2, with the last requests",
