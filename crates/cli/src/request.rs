@@ -6,6 +6,7 @@
 use crate::arguments::{Guard, Limits as LimitOptions, SessionOptions, WriteOptions};
 use crate::failure::{Failure, note};
 use crate::network;
+use cowork_api::files::Rules;
 use cowork_api::plan::Writing;
 use cowork_client::types::{
     self, NewGrant, NewSession, Raw, WantedGuards, WantedLimits, WantedQuota, WantedWrites,
@@ -17,11 +18,12 @@ use cowork_policy::{
 };
 use cowork_sandbox::folder::{Folder, FolderError};
 use cowork_sandbox::places::{Places, Verdict};
+use rustix::process::{Resource, getrlimit};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Open files that no system gives its users fewer of by itself.
-const USUAL_FILES: u32 = 4096;
+const USUAL_FILES: u64 = 4096;
 
 /// What is granted when no folder is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +34,36 @@ pub(crate) enum Unnamed {
     Nothing,
 }
 
+/// Who says how changes of a folder are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RulesOf {
+    /// This program: there is no daemon.
+    Plan,
+    /// The daemon, which knows the rules itself.
+    Daemon,
+}
+
+/// The folders of a session.
+struct Folders {
+    grants: Vec<GrantRequest>,
+    home: Home,
+}
+
 /// Builds the request, or says what is wrong with the options.
 pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<SessionRequest, Failure> {
+    let Folders { grants, home } = folders(options, unnamed, RulesOf::Plan)?;
+    Ok(SessionRequest {
+        id: options.id.clone().map_or_else(new_id, Ok)?,
+        profile: options.profile,
+        debugging: if options.debugger { Debugging::Allowed } else { Debugging::Forbidden },
+        grants,
+        limits: checked_limits(&options.limits)?,
+        strictness: if options.best_effort { Strictness::BestEffort } else { Strictness::Enforce },
+        home,
+    })
+}
+
+fn folders(options: &SessionOptions, unnamed: Unnamed, rules: RulesOf) -> Result<Folders, Failure> {
     let judge = Judge::new(if options.force { Consent::Forced } else { Consent::None });
     let mut grants = Vec::new();
     for spec in wanted(options, unnamed)? {
@@ -42,7 +72,7 @@ pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<Sessio
             // No broker can follow a program that mounts folders anew.
             grant.access = Access::Direct;
         }
-        grant.writing = writing(&grant, &options.writes)?;
+        grant.writing = writing(&grant, &options.writes, rules)?;
         add(&mut grants, grant)?;
     }
     if !options.writes.direct.is_empty() {
@@ -61,20 +91,17 @@ pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<Sessio
             writing: Writing::default(),
         });
     }
+    Ok(Folders { grants, home: home(options, &judge)? })
+}
+
+/// The limits of a session, if the host has room for them.
+fn checked_limits(options: &LimitOptions) -> Result<Limits, Failure> {
     let size = cowork_sandbox::host::size();
-    let limits = limits(&options.limits, Limits::scaled_to(&size));
+    let limits = limits(options, Limits::scaled_to(&size));
     limits.check(&size).map_err(|error| {
         Failure::input(error.to_string(), "see `cowork run --help` for the limits")
     })?;
-    Ok(SessionRequest {
-        id: options.id.clone().map_or_else(new_id, Ok)?,
-        profile: options.profile,
-        debugging: if options.debugger { Debugging::Allowed } else { Debugging::Forbidden },
-        grants,
-        limits,
-        strictness: if options.best_effort { Strictness::BestEffort } else { Strictness::Enforce },
-        home: home(options, &judge)?,
-    })
+    Ok(limits)
 }
 
 /// The same for the daemon.
@@ -82,10 +109,10 @@ pub(crate) fn for_daemon(
     options: &SessionOptions,
     unnamed: Unnamed,
 ) -> Result<NewSession, Failure> {
-    let request = build(options, unnamed)?;
+    let Folders { grants, home } = folders(options, unnamed, RulesOf::Daemon)?;
     let outputs = GrantName::outputs();
     let (outputs, grants): (Vec<_>, Vec<_>) =
-        request.grants.iter().partition(|grant| grant.name == outputs);
+        grants.iter().partition(|grant| grant.name == outputs);
     let grants = grants.into_iter().map(|grant| NewGrant {
         path: raw(grant.path.as_path()),
         access: access(grant.access),
@@ -95,11 +122,15 @@ pub(crate) fn for_daemon(
         writes: WantedWrites::default(),
     });
     let mut limits = wanted_limits(&options.limits);
+    if limits != WantedLimits::default() {
+        checked_limits(&options.limits)?;
+    }
     // The daemon was not started under the caller's own limit, which holds all the same if it was
     // set on purpose.
-    let files = request.limits.open_files.value();
-    if files < USUAL_FILES {
-        limits.open_files = Some(files);
+    let files = getrlimit(Resource::Nofile).maximum;
+    if let Some(files) = files.filter(|files| *files < USUAL_FILES) {
+        let files = u32::try_from(files).unwrap_or(u32::MAX);
+        limits.open_files = Some(limits.open_files.map_or(files, |asked| asked.min(files)));
     }
     Ok(NewSession {
         id: options.id.as_ref().map(|id| id.as_str().to_owned()),
@@ -111,7 +142,7 @@ pub(crate) fn for_daemon(
         grants: grants.collect(),
         limits,
         best_effort: options.best_effort,
-        home: match &request.home {
+        home: match &home {
             Home::Memory => None,
             Home::Folder(path) => Some(raw(path.as_path())),
         },
@@ -150,22 +181,16 @@ pub(crate) fn need_recorded(mut granted: impl Iterator<Item = Access>) -> Result
     Err(Failure::input(sentence, "grant the whole folder with `PATH:direct`"))
 }
 
-/// How changes of a folder are treated by a session without the daemon: by rules, and without a
+/// How changes of a folder are treated: by a session without the daemon by rules, and without a
 /// record.
-fn writing(grant: &GrantRequest, options: &WriteOptions) -> Result<Writing, Failure> {
+fn writing(
+    grant: &GrantRequest,
+    options: &WriteOptions,
+    rules: RulesOf,
+) -> Result<Writing, Failure> {
     if matches!(grant.access, Access::Read | Access::Direct) {
         return Ok(Writing::default());
     }
-    let mut rules = cowork_policy::files::default_rules();
-    match options.guard {
-        None => {}
-        Some(Guard::Off) => rules.guards = cowork_api::files::Guards::default(),
-        Some(Guard::After(number)) => {
-            rules.guards = cowork_api::files::Guards { removals: Some(number), share: None };
-        }
-    }
-    rules.quota.bytes = options.quota.map(cowork_policy::Bytes::get);
-    rules.quota.files = options.quota_files;
     let below = |path: &PathBuf| {
         let relative = RelativePath::new(path).ok().filter(|relative| !relative.is_empty());
         let relative = relative.ok_or_else(|| {
@@ -178,7 +203,25 @@ fn writing(grant: &GrantRequest, options: &WriteOptions) -> Result<Writing, Fail
         Access::Write => options.direct.iter().map(below).collect::<Result<_, Failure>>()?,
         Access::Read | Access::Direct | Access::Staged => Vec::new(),
     };
+    let rules = match rules {
+        RulesOf::Plan => own_rules(options),
+        RulesOf::Daemon => Rules::default(),
+    };
     Ok(Writing { store: None, rules, direct })
+}
+
+fn own_rules(options: &WriteOptions) -> Rules {
+    let mut rules = cowork_policy::files::default_rules();
+    match options.guard {
+        None => {}
+        Some(Guard::Off) => rules.guards = cowork_api::files::Guards::default(),
+        Some(Guard::After(number)) => {
+            rules.guards = cowork_api::files::Guards { removals: Some(number), share: None };
+        }
+    }
+    rules.quota.bytes = options.quota.map(cowork_policy::Bytes::get);
+    rules.quota.files = options.quota_files;
+    rules
 }
 
 /// Limits as the daemon reads them.

@@ -70,6 +70,21 @@ impl Connection {
         if let (Ok(()), Some(upload)) = (&sent, &mut upload) {
             sent = self.upload(upload)?;
         }
+        self.answered(sent)
+    }
+
+    /// Sends a request with a body that is there already, in one piece: the daemon wakes once.
+    pub(super) fn exchange_whole(
+        mut self,
+        request: &Request,
+        body: &[u8],
+    ) -> Result<Response, Exchange> {
+        let head = head(request, &format!("Content-Length: {}\r\n", body.len()));
+        let sent = self.stream.write_all(&[head.as_bytes(), body].concat());
+        self.answered(sent)
+    }
+
+    fn answered(self, sent: io::Result<()>) -> Result<Response, Exchange> {
         // A daemon that refuses an upload answers before it has read all of it.
         match (self.response(), sent) {
             (Ok(response), _) => Ok(response),

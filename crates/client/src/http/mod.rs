@@ -276,16 +276,11 @@ fn exchange(
         return connection.exchange(request, Some(upload));
     }
     match &request.body {
-        Some(body) => {
-            let length = u64::try_from(body.len()).ok();
-            connection.exchange(request, Some(Upload { from: &mut body.as_slice(), length }))
-        }
+        Some(body) => connection.exchange_whole(request, body),
         None if matches!(request.method, Method::Get | Method::Delete) => {
             connection.exchange(request, None)
         }
-        None => {
-            connection.exchange(request, Some(Upload { from: &mut io::empty(), length: Some(0) }))
-        }
+        None => connection.exchange_whole(request, &[]),
     }
 }
 
