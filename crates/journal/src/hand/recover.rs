@@ -18,6 +18,8 @@ use std::os::fd::BorrowedFd;
 pub(crate) struct Left {
     numbers: Vec<Number>,
     last_set: u32,
+    /// The number of the last record.
+    last_seq: u64,
     /// Sets that nobody closed, with what says their names.
     records: BTreeMap<u32, Vec<Record>>,
     /// The same, with their names, once all records were read.
@@ -41,8 +43,9 @@ struct Number {
 impl Left {
     /// Takes in the next record.
     pub(crate) fn read(&mut self, entry: &Entry) {
-        let Entry { set, ref record, .. } = *entry;
+        let Entry { set, ref record, seq, .. } = *entry;
         self.last_set = self.last_set.max(set);
+        self.last_seq = self.last_seq.max(seq);
         match record {
             Record::Folder { folder, name, device, inode, .. } => {
                 self.add_number(*folder, name.clone(), *device, *inode);
@@ -152,6 +155,14 @@ impl Hand {
         trash: Option<BorrowedFd<'_>>,
     ) -> Result<(), Errno> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
+        // What was about to be replaced has a name in the trash before its record is written. With
+        // nothing recorded since, the number that the next record gets is nobody's.
+        if let Some(trash) = trash
+            && kept.log.next() == self.left.last_seq + 1
+        {
+            let unrecorded = Saved::Trash(kept.log.next());
+            kept.store.discard(Some(trash), &unrecorded);
+        }
         let here = |entry: &Entry| subject(&entry.record).is_some_and(|at| at.folder == folder);
         if self.left.last.iter().any(here) {
             let last = std::mem::take(&mut self.left.last);

@@ -4,6 +4,7 @@ use crate::bed::{Bed, Command, Trash, directory, granted, same, same_but_links, 
 use crate::scenarios::furnish;
 use cowork_api::files::{Caps, Choice, Sets};
 use cowork_journal::undo::undo;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,6 +79,21 @@ fn twice_in_a_row() {
         bed.redo();
         same_but_links(&bed.snapshot(), &after, &format!("{first} and {second}: redone"));
     }
+}
+
+#[test]
+fn between_a_name_in_the_trash_and_its_record() {
+    let bed = Bed::new("unrecorded");
+    furnish(&bed);
+    let before = bed.snapshot();
+    bed.set(mischief);
+    // Somebody was about to replace it, and died when it had its name in the trash.
+    let last = cowork_journal::log::read(bed.store().as_fd()).unwrap().entries;
+    let next = last.iter().map(|entry| entry.seq).max().unwrap() + 1;
+    let trash = bed.home().join("trash").join(format!("t{next}"));
+    std::fs::hard_link(bed.path().join("papers/2.txt"), &trash).unwrap();
+    bed.undo_all();
+    same(&bed.snapshot(), &before, "what was never recorded is taken away");
 }
 
 const BED: &str = "COWORK_TEST_BED";
