@@ -65,13 +65,23 @@ impl Daemon {
     /// Lets the processes of a paused session go on.
     pub(crate) async fn resume(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Trouble> {
         let _turn = session.turn.lock().await;
-        let running = session.running();
-        session.state().after(Event::Resume { running })?;
+        session.state().after(Event::Resume { running: session.running() })?;
         self.book.record("session.resumed", Some(&session.id), &json!({}))?;
         self.engine.call(Request::Thaw { session: session.id.clone() }).await?;
         session.live().ping = None;
         session.live().over_disk = false;
+        self.go_on(session)
+    }
+
+    /// A session goes on that was paused.
+    fn go_on(&self, session: &Session) -> Result<(), Trouble> {
+        let running = session.running();
         session.happen(&self.book, Event::Resume { running }, None)?;
+        // The last command may have ended just now: that was told of a session that was paused.
+        let left = session.running();
+        if left != running {
+            session.happen(&self.book, Event::Commands { running: left }, None)?;
+        }
         Ok(())
     }
 
@@ -93,8 +103,7 @@ impl Daemon {
         }
         if state == State::Paused {
             self.engine.call(Request::Thaw { session: session.id.clone() }).await?;
-            let running = session.running();
-            session.happen(&self.book, Event::Resume { running }, None)?;
+            self.go_on(session)?;
         }
         let guest = session.guest()?;
         // What stands still does not hear.
