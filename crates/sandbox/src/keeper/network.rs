@@ -3,8 +3,9 @@
 //! Making one is the largest single cost of a session, and nothing in it depends on the session. The
 //! keeper has no use for a network of its own, so it lives in the one that the next session will
 //! get: a session is cloned into it, and the keeper makes and enters another while it has nothing
-//! else to do. It keeps a further one for whoever comes right after. The namespaces are owned by the keeper's user namespace: no process of a session has
-//! any right over them. (An ordinary user's keeper could not go back to the host's network anyway.)
+//! else to do. It keeps a further one for whoever comes right after. The namespaces are owned by the
+//! keeper's user namespace: no process of a session has any right over them. (An ordinary user's
+//! keeper could not go back to the host's network anyway.)
 
 use crate::kernel::{Failed, Step};
 use cowork_sys::process::{Leave, SingleThreaded, unshare};
