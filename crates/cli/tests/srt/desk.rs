@@ -1,42 +1,16 @@
 //! A folder to work in, settings beside it, and `cowork srt` in it.
 
-use cowork_testbed::{Folder, Person};
+use cowork_testbed::{Folder, Person, Said};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 /// A person's folder, with settings that lie elsewhere.
 pub(crate) struct Desk {
     pub(crate) person: Person,
     pub(crate) folder: Folder,
     beside: Folder,
-}
-
-/// How a command ended and what it said.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Ran {
-    pub(crate) fn of(output: &Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        }
-    }
-
-    /// What it said, of a command that must have succeeded.
-    #[track_caller]
-    pub(crate) fn good(&self) -> &str {
-        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
-        &self.out
-    }
 }
 
 impl Desk {
@@ -71,12 +45,12 @@ impl Desk {
     }
 
     /// What came of `cowork srt` with arguments.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(&self.srt(arguments).output().expect("the program is there"))
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        Said::of(&self.srt(arguments).output().expect("the program is there"))
     }
 
     /// What came of a script with settings.
-    pub(crate) fn script(&self, settings: &Value, script: &str) -> Ran {
+    pub(crate) fn script(&self, settings: &Value, script: &str) -> Said {
         self.run(&["-s", &self.settings(settings), "-c", script])
     }
 

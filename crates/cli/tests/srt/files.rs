@@ -1,8 +1,8 @@
 //! What commands read and write.
 
-use crate::desk::{Desk, Ran, files};
+use crate::desk::{Desk, files};
 use crate::for_everyone;
-use cowork_testbed::{Person, SECRET};
+use cowork_testbed::{Person, SECRET, Said};
 use std::process::Stdio;
 
 for_everyone!(
@@ -142,7 +142,7 @@ fn temporary_files_are_written(person: Person) {
     let own = std::path::Path::new(&own).parent().expect("it lies in a folder");
     let mut command = desk.srt(&["-c", "f=$(mktemp) && echo text > $f && cat $f && dirname $f"]);
     let output = command.env("CLAUDE_CODE_TMPDIR", own).output().expect("it runs");
-    let ran = Ran::of(&output);
+    let ran = Said::of(&output);
     assert_eq!(ran.good(), format!("text\n{}\n", own.display()));
     let ran = desk.run(&["-c", "mktemp >/dev/null && echo $TMPDIR"]);
     let folder = ran.good().trim().to_owned();
@@ -160,7 +160,7 @@ fn credentials_are_hidden(person: Person) {
     let mut command =
         desk.srt(&["-s", &path, "-c", "cat ~/.ssh/*; echo \"[$TOKEN][$OTHER]\"; env"]);
     let output = command.env("TOKEN", "t0k3n").env("OTHER", "plain").output().expect("it runs");
-    let ran = Ran::of(&output);
+    let ran = Said::of(&output);
     assert!(ran.out.contains("[][plain]"), "{ran:?}");
     assert!(!ran.out.contains("t0k3n") && !ran.out.contains(SECRET), "{ran:?}");
 }
@@ -197,7 +197,7 @@ fn commands_work_in_one_folder_at_a_time(person: Person) {
         })
         .collect();
     for (number, child) in children.into_iter().enumerate() {
-        let ran = Ran::of(&child.wait_with_output().expect("it ends"));
+        let ran = Said::of(&child.wait_with_output().expect("it ends"));
         assert_eq!(ran.good(), format!("{number}\n"));
     }
 }

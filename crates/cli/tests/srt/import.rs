@@ -1,12 +1,12 @@
 //! Policies from settings.
 
-use crate::desk::{Desk, Ran};
-use cowork_testbed::Person;
+use crate::desk::Desk;
+use cowork_testbed::{Person, Said};
 
-fn import(desk: &Desk, arguments: &[&str]) -> Ran {
+fn import(desk: &Desk, arguments: &[&str]) -> Said {
     let mut command = desk.person.cowork();
     command.args(["policy", "import"]).args(arguments).current_dir(desk.here());
-    Ran::of(&command.output().expect("the program is there"))
+    Said::of(&command.output().expect("the program is there"))
 }
 
 /// The policy is one that `--policy` takes: the plan of a session shows its rules.
@@ -40,9 +40,9 @@ fn settings_become_a_policy_that_can_be_used() {
         let policy = desk.folder.write("policy.toml", ran.good()).display().to_string();
         let mut explain = desk.person.cowork();
         explain.args(["explain", "--policy", &policy, "--no-grants"]).current_dir(desk.here());
-        let explained = Ran::of(&explain.output().expect("the program is there"));
+        let explained = Said::of(&explain.output().expect("the program is there")).good();
         for rule in rules {
-            assert!(explained.good().contains(rule), "{rule}: {}", explained.out);
+            assert!(explained.contains(rule), "{rule}: {explained}");
         }
     }
 }
