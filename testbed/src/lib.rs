@@ -13,6 +13,7 @@
 )]
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -171,6 +172,7 @@ impl Folder {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         if number == 0 {
             sweep();
+            tell_failures();
         }
         let unique = format!("cowork-test-{}-{number}-{name}", std::process::id());
         let path = Path::new("/var/tmp").join(unique);
@@ -227,6 +229,19 @@ fn sweep() {
             drop(std::fs::remove_dir_all(entry.path()));
         }
     }
+}
+
+/// Tells of failures when they happen, beside the line that names the test: in a report that is cut
+/// short, what stands at the end is not there.
+fn tell_failures() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |failure| {
+        let thread = std::thread::current();
+        let line = format!("{}: {failure}\n", thread.name().unwrap_or("a thread"));
+        // This is not kept for the end, as what macros print is.
+        drop(std::io::stderr().write_all(line.as_bytes()));
+        usual(failure);
+    }));
 }
 
 impl Drop for Folder {
