@@ -1,8 +1,12 @@
 //! The folders of the daemon: what it keeps, and where it is reached. Both are its user's alone.
 
 use crate::trouble::Trouble;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::process::{PidfdFlags, pidfd_open};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -89,7 +93,9 @@ pub(crate) fn make(path: &Path) -> Result<(), Trouble> {
     }
 }
 
-/// Takes the lock. A daemon that is about to leave has no socket any more, and is waited for.
+/// Takes the lock. One that no daemon serves under is waited for: a daemon that is about to leave has
+/// no socket any more; one that was killed while it started the keeper left a process that holds
+/// what it held, until that process executes its program.
 fn wait_for(lock: &OwnedFd, socket: &Path) -> Result<(), rustix::io::Errno> {
     /// Longest that a daemon takes to leave.
     const PATIENCE: Duration = Duration::from_secs(8);
@@ -98,12 +104,30 @@ fn wait_for(lock: &OwnedFd, socket: &Path) -> Result<(), rustix::io::Errno> {
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK)
-                if std::fs::symlink_metadata(socket).is_err() && Instant::now() < deadline =>
+                if !is_served(socket) && Instant::now() < deadline =>
             {
                 std::thread::sleep(PAUSE);
             }
             outcome => return outcome,
         }
+    }
+}
+
+/// Whether the process that listens at a socket lives.
+fn is_served(socket: &Path) -> bool {
+    let connected = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let end = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&end, &SocketAddrUnix::new(socket)?)?;
+        socket_peercred(&end)
+    };
+    match connected() {
+        Ok(peer) => pidfd_open(peer.pid, PidfdFlags::empty()).is_ok_and(|process| {
+            let mut ended = [PollFd::new(&process, PollFlags::IN)];
+            poll(&mut ended, Some(&Timespec::default())) == Ok(0)
+        }),
+        // It has more to do than it can.
+        Err(errno) => errno == rustix::io::Errno::AGAIN,
     }
 }
 

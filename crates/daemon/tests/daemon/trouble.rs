@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 for_everyone!(
     there_is_one_daemon_per_folder,
+    what_a_killed_daemon_was_starting_is_waited_for,
     a_folder_that_cannot_be_written_is_told,
     a_damaged_catalogue_is_told_and_left_as_it_is,
     a_full_disk_refuses_and_loses_nothing,
@@ -69,6 +71,24 @@ fn there_is_one_daemon_per_folder(person: Person) {
         drop(child.wait());
     }
     site.start();
+    assert_eq!(room.run("echo alive").text(), "alive\n");
+    site.verify();
+}
+
+/// A process that a daemon forked and that has not executed its program yet holds the daemon's locks
+/// and its socket.
+fn what_a_killed_daemon_was_starting_is_waited_for(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    site.kill();
+    std::fs::symlink_metadata(site.socket()).expect("nobody was there to remove it");
+    let lock = std::fs::File::open(site.runtime().join("coworkd.lock")).expect("it is there");
+    lock.lock().expect("nobody holds it");
+    site.spawn();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(site.try_end(), None, "{}", site.said());
+    drop(lock);
+    until("it answers", || site.info().is_ok());
     assert_eq!(room.run("echo alive").text(), "alive\n");
     site.verify();
 }
@@ -245,7 +265,7 @@ fn a_full_disk_refuses_and_loses_nothing(person: Person) {
     // A command that ends meanwhile is not lost.
     disk.fill();
     work.write("go", "");
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     std::fs::remove_file(disk.path.join("filler")).expect("it is full");
     let ended = room.ended(lasting);
     assert_eq!((ended.state, ended.code), (CommandState::Exited, Some(7)));
@@ -353,7 +373,7 @@ fn who_is_asked_politely_leaves_sessions_running(person: Person) {
 fn an_idle_daemon_leaves(person: Person) {
     let site = Site::with(person, &["--idle", "1"]);
     let room = site.plain_room();
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(2500));
     assert!(site.info().is_ok(), "a session that lives keeps it");
     room.tell("stop");
     site.note_keeper();
