@@ -5,9 +5,11 @@ use crate::failure::Failure;
 use crate::network;
 use crate::request::{self, Unnamed};
 use crate::show::{self, neutral};
+use cowork_api::files::NamePolicy;
 use cowork_api::keeper::{LayerState, Status, Strength};
 use cowork_api::plan::{Access, Door, OwnStep, Right, RootStep, SessionPlan};
 use cowork_client::types::{Enforced, Limit, Session};
+use cowork_policy::files::Settings;
 use cowork_policy::plan;
 use cowork_policy::seccomp::{Arch, Policy};
 use cowork_sandbox::client::Keeper;
@@ -17,8 +19,9 @@ use std::process::ExitCode;
 
 /// Prints the plan, makes a session from it, prints what is in force there, and ends it.
 pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
-    let request = request::build(&options.session, Unnamed::Here)?;
-    let wanted = network::wanted(&options.session.network)?;
+    let policy = network::policy(&options.session.network)?;
+    let request = request::build(&options.session, Unnamed::Here, &policy.files)?;
+    let wanted = network::wanted(&options.session.network, &policy)?;
     let plan = plan::compile(&request, &cowork_sandbox::host::system());
     let filters = options.syscalls.then(|| {
         let guard = Policy::guard(request.profile, request.debugging);
@@ -29,7 +32,8 @@ pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
     });
     let mut steps = steps(&plan);
     let reached = network::plan(wanted.as_ref());
-    steps.extend(reached.iter().map(|line| neutral::line(line)));
+    let changed = about_names(&policy.files);
+    steps.extend(changed.iter().chain(&reached).map(|line| neutral::line(line)));
     let title = format!("Plan of session {} (profile {:?})\n", plan.id, plan.profile);
     let mut keeper = Keeper::start()?;
     let (status, session) = keeper.create(plan)?;
@@ -63,6 +67,22 @@ pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
     );
     text.push_str(&in_force(&layers, &limits));
     show::print(text)
+}
+
+/// What a policy says about names in granted folders, a sentence each.
+fn about_names(said: &Settings) -> Vec<String> {
+    let names = said.names.iter().map(|rule| {
+        let what = match rule.policy {
+            NamePolicy::Allow => "let it change",
+            NamePolicy::Flag => "mark when it changes",
+            NamePolicy::Ask => "ask you before it changes",
+            NamePolicy::Deny => "keep it from changing",
+        };
+        format!("{what} {} ({})", rule.pattern, rule.reason)
+    });
+    let block = said.block.iter().map(|ending| format!("keep it from making files in .{ending}"));
+    let unblock = said.unblock.iter().map(|ending| format!("let it make files in .{ending}"));
+    names.chain(block).chain(unblock).collect()
 }
 
 /// Says on standard error what is in force in a session of this process's own.

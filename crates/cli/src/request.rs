@@ -6,15 +6,17 @@
 use crate::arguments::{Guard, Limits as LimitOptions, SessionOptions, WriteOptions};
 use crate::failure::{Failure, note};
 use crate::network;
-use cowork_api::files::Rules;
+use cowork_api::files::{Beyond, NamePolicy, Rules};
 use cowork_api::plan::Writing;
 use cowork_client::types::{
-    self, NewGrant, NewSession, Raw, WantedGuards, WantedLimits, WantedQuota, WantedWrites,
+    self, NewGrant, NewSession, PlaceName, Raw, WantedCaps, WantedGuards, WantedLimits,
+    WantedQuota, WantedWrites,
 };
+use cowork_policy::files::{self, Setting, Settings};
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
 use cowork_policy::seccomp::{Debugging, Profile};
 use cowork_policy::{
-    Access, GrantName, GrantSpec, HostPath, Limit, Limits, RelativePath, SessionId,
+    Access, Bytes, GrantName, GrantSpec, HostPath, Limit, Limits, RelativePath, SessionId,
 };
 use cowork_sandbox::folder::{Folder, FolderError};
 use cowork_sandbox::places::{Places, Verdict};
@@ -35,10 +37,10 @@ pub(crate) enum Unnamed {
 }
 
 /// Who says how changes of a folder are treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RulesOf {
-    /// This program: there is no daemon.
-    Plan,
+#[derive(Clone, Copy, Debug)]
+enum RulesOf<'a> {
+    /// This program, with what a policy says: there is no daemon.
+    Plan(&'a Settings),
     /// The daemon, which knows the rules itself.
     Daemon,
 }
@@ -50,8 +52,12 @@ struct Folders {
 }
 
 /// Builds the request, or says what is wrong with the options.
-pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<SessionRequest, Failure> {
-    let Folders { grants, home } = folders(options, unnamed, RulesOf::Plan)?;
+pub(crate) fn build(
+    options: &SessionOptions,
+    unnamed: Unnamed,
+    said: &Settings,
+) -> Result<SessionRequest, Failure> {
+    let Folders { grants, home } = folders(options, unnamed, RulesOf::Plan(said))?;
     Ok(SessionRequest {
         id: options.id.clone().map_or_else(new_id, Ok)?,
         profile: options.profile,
@@ -63,7 +69,11 @@ pub(crate) fn build(options: &SessionOptions, unnamed: Unnamed) -> Result<Sessio
     })
 }
 
-fn folders(options: &SessionOptions, unnamed: Unnamed, rules: RulesOf) -> Result<Folders, Failure> {
+fn folders(
+    options: &SessionOptions,
+    unnamed: Unnamed,
+    rules: RulesOf<'_>,
+) -> Result<Folders, Failure> {
     let judge = Judge::new(if options.force { Consent::Forced } else { Consent::None });
     let mut grants = Vec::new();
     for spec in wanted(options, unnamed)? {
@@ -109,6 +119,7 @@ pub(crate) fn for_daemon(
     options: &SessionOptions,
     unnamed: Unnamed,
 ) -> Result<NewSession, Failure> {
+    let policy = network::policy(&options.network)?;
     let Folders { grants, home } = folders(options, unnamed, RulesOf::Daemon)?;
     let outputs = GrantName::outputs();
     let (outputs, grants): (Vec<_>, Vec<_>) =
@@ -147,24 +158,58 @@ pub(crate) fn for_daemon(
             Home::Folder(path) => Some(raw(path.as_path())),
         },
         outputs: outputs.first().map(|grant| raw(grant.path.as_path())),
-        network: network::wanted(&options.network)?,
-        writes: writes(&options.writes),
+        network: network::wanted(&options.network, &policy)?,
+        writes: writes(&options.writes, &policy.files),
+        protect: protected(&policy.files),
         ..NewSession::default()
     })
 }
 
-/// What is allowed where changes are recorded, as the daemon reads it.
-pub(crate) fn writes(options: &WriteOptions) -> WantedWrites {
+/// What is allowed where changes are recorded, as the daemon reads it: what the options say, and of
+/// the rest what a policy says.
+pub(crate) fn writes(options: &WriteOptions, said: &Settings) -> WantedWrites {
     let guards = match options.guard {
-        None => WantedGuards::default(),
+        None => WantedGuards { removals: limit(said.removals), share: limit(said.share) },
         Some(Guard::Off) => WantedGuards { removals: Some(0), share: Some(0) },
         Some(Guard::After(number)) => WantedGuards { removals: Some(number), share: Some(0) },
     };
-    let quota = WantedQuota {
-        bytes: options.quota.map(|bytes| bytes.to_string()),
-        files: options.quota_files,
+    let text = |bytes: u64| Bytes::new(bytes).to_string();
+    let caps = WantedCaps {
+        file: said.file_cap.map(text),
+        session: said.session_cap.map(text),
+        ask: said.beyond.map(|beyond| beyond == Beyond::Ask),
     };
-    WantedWrites { guards, quota, ..WantedWrites::default() }
+    // Nobody has a quota without asking for one.
+    let quota = WantedQuota {
+        bytes: options.quota.map(Bytes::get).or(said.bytes.number()).map(text),
+        files: options.quota_files.or(said.files.number()),
+    };
+    let (block, unblock) = (said.block.clone(), said.unblock.clone());
+    WantedWrites { guards, caps, quota, blocked: None, block, unblock, contents: said.contents }
+}
+
+/// A guard's limit, as the daemon reads it.
+fn limit<T: Copy + Default>(setting: Setting<T>) -> Option<T> {
+    match setting {
+        Setting::Unsaid => None,
+        Setting::Off => Some(T::default()),
+        Setting::To(number) => Some(number),
+    }
+}
+
+/// What a policy says about names, as the daemon reads it.
+pub(crate) fn protected(said: &Settings) -> Vec<PlaceName> {
+    let names = said.names.iter().map(|rule| PlaceName {
+        pattern: rule.pattern.clone(),
+        policy: match rule.policy {
+            NamePolicy::Allow => types::NamePolicy::Allow,
+            NamePolicy::Flag => types::NamePolicy::Flag,
+            NamePolicy::Ask => types::NamePolicy::Ask,
+            NamePolicy::Deny => types::NamePolicy::Deny,
+        },
+        reason: Some(rule.reason.clone()),
+    });
+    names.collect()
 }
 
 /// Folders below a granted one, for the daemon.
@@ -186,7 +231,7 @@ pub(crate) fn need_recorded(mut granted: impl Iterator<Item = Access>) -> Result
 fn writing(
     grant: &GrantRequest,
     options: &WriteOptions,
-    rules: RulesOf,
+    rules: RulesOf<'_>,
 ) -> Result<Writing, Failure> {
     if matches!(grant.access, Access::Read | Access::Direct) {
         return Ok(Writing::default());
@@ -204,14 +249,15 @@ fn writing(
         Access::Read | Access::Direct | Access::Staged => Vec::new(),
     };
     let rules = match rules {
-        RulesOf::Plan => own_rules(options),
+        RulesOf::Plan(said) => own_rules(options, said)?,
         RulesOf::Daemon => Rules::default(),
     };
     Ok(Writing { store: None, rules, direct })
 }
 
-fn own_rules(options: &WriteOptions) -> Rules {
-    let mut rules = cowork_policy::files::default_rules();
+fn own_rules(options: &WriteOptions, said: &Settings) -> Result<Rules, Failure> {
+    let mut rules = files::merge(&files::default_rules(), said)
+        .map_err(|error| Failure::input(error.to_string(), ""))?;
     match options.guard {
         None => {}
         Some(Guard::Off) => rules.guards = cowork_api::files::Guards::default(),
@@ -219,9 +265,9 @@ fn own_rules(options: &WriteOptions) -> Rules {
             rules.guards = cowork_api::files::Guards { removals: Some(number), share: None };
         }
     }
-    rules.quota.bytes = options.quota.map(cowork_policy::Bytes::get);
-    rules.quota.files = options.quota_files;
-    rules
+    rules.quota.bytes = options.quota.map(Bytes::get).or(rules.quota.bytes);
+    rules.quota.files = options.quota_files.or(rules.quota.files);
+    Ok(rules)
 }
 
 /// Limits as the daemon reads them.

@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cowork import AsyncSession, Caps, Client, Conflict, Grant, NotFound, Quota, Session, Writes
+from cowork import (
+    AsyncSession,
+    Caps,
+    Client,
+    Conflict,
+    Grant,
+    NotFound,
+    PlaceName,
+    Quota,
+    Session,
+    Writes,
+)
 
 from .aio import aio
 
@@ -107,6 +118,17 @@ def test_names_are_protected(folder: Path) -> None:
         session.run("touch mnt/data/a.lock", check=True)
         with pytest.raises(NotFound):
             session.protected.remove("*.lock", grant="data")
+
+
+def test_names_are_protected_from_the_start(folder: Path) -> None:
+    names = [PlaceName("*.lock", "deny", "made by the build"), PlaceName(".envrc", "allow")]
+    writes = Writes(block=["zip"], unblock=["jar"])
+    granted = [Grant(folder, name="data")]
+    with Session.create(folders=granted, protect=names, writes=writes) as session:
+        first = session.protected.list()[0]
+        assert (first.pattern, first.policy, first.origin) == ("*.lock", "deny", "session")
+        session.run("cd mnt/data; touch a.lock a.zip a.jar .envrc")
+        assert sorted(path.name for path in folder.iterdir()) == [".envrc", "a.jar"]
 
 
 def test_what_may_be_written_is_limited(folder: Path) -> None:

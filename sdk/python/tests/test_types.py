@@ -84,7 +84,7 @@ def test_what_a_caller_makes_is_what_the_daemon_reads(
     limited = Grant("y", direct=("build",), writes=Writes(quota=Quota(files=3)))
     assert limited.body() == {
         "path": f"{folder}/y", "access": "rw", "direct": ["build"],
-        "writes": {"quota": {"files": 3}},
+        "writes": {"quota": {"files": 3}, "block": [], "unblock": []},
     }  # fmt: skip
     assert Rule("a.example", methods=["GET"]).body() == {
         "host": "a.example", "action": "allow", "methods": ["GET"], "tls": "auto",

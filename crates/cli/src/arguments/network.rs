@@ -57,6 +57,11 @@ pub(crate) struct NetworkOptions {
 impl NetworkOptions {
     /// The first of the options that asks for a network, by its name.
     pub(crate) fn asked(&self) -> Option<&'static str> {
+        self.asked_beside_policy().or(self.policy.as_ref().map(|_path| "--policy"))
+    }
+
+    /// The same without a policy, which may be about files alone.
+    pub(crate) fn asked_beside_policy(&self) -> Option<&'static str> {
         let lists = [
             ("--allow", &self.allow),
             ("--deny", &self.deny),
@@ -65,8 +70,7 @@ impl NetworkOptions {
             ("--secret", &self.secrets),
         ];
         let list = lists.into_iter().find(|(_, given)| !given.is_empty()).map(|(name, _)| name);
-        let policy = self.policy.as_ref().map(|_path| "--policy");
-        list.or(policy).or(match self.net {
+        list.or(match self.net {
             None | Some(Net::Off) => None,
             Some(Net::Deny) => Some("--net deny"),
             Some(Net::Ask) => Some("--net ask"),

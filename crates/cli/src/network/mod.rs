@@ -5,7 +5,7 @@
 
 mod policy;
 
-pub(crate) use policy::{check, check_preset};
+pub(crate) use policy::{Policy, check, check_preset};
 
 use crate::arguments::{Net, NetworkOptions, RuleDetails, Tls};
 use crate::failure::Failure;
@@ -14,9 +14,22 @@ use cowork_client::types::{
     Network, NetworkBrief, NetworkRule, Otherwise, RuleAction, TlsTreatment, WantedNetwork,
 };
 
-/// What the options ask for; nothing if there is to be no network.
-pub(crate) fn wanted(options: &NetworkOptions) -> Result<Option<WantedNetwork>, Failure> {
-    match (options.net, options.asked()) {
+/// The policy file that the options name; one that says nothing if they name none.
+pub(crate) fn policy(options: &NetworkOptions) -> Result<Policy, Failure> {
+    options.policy.as_deref().map_or_else(|| Ok(Policy::default()), policy::read)
+}
+
+/// The option that asks for a network, if one does. A policy may be about files alone.
+pub(crate) fn asked(options: &NetworkOptions, policy: &Policy) -> Option<&'static str> {
+    if policy.has_network() { options.asked() } else { options.asked_beside_policy() }
+}
+
+/// What the options and a policy ask for; nothing if there is to be no network.
+pub(crate) fn wanted(
+    options: &NetworkOptions,
+    policy: &Policy,
+) -> Result<Option<WantedNetwork>, Failure> {
+    match (options.net, asked(options, policy)) {
         (None | Some(Net::Off), None) => return Ok(None),
         (Some(Net::Off), Some(option)) => {
             let sentence = format!("with `--net off` there is no network for `{option}`");
@@ -24,14 +37,11 @@ pub(crate) fn wanted(options: &NetworkOptions) -> Result<Option<WantedNetwork>, 
         }
         (None | Some(Net::Ask | Net::Deny), _) => {}
     }
-    let (mut wanted, said) = match &options.policy {
-        Some(path) => policy::read(path)?,
-        None => (WantedNetwork::default(), None),
-    };
+    let mut wanted = policy.network.clone();
     wanted.otherwise = match options.net {
         Some(Net::Ask) => Otherwise::Ask,
         Some(Net::Deny) => Otherwise::Deny,
-        None | Some(Net::Off) => said.unwrap_or_default(),
+        None | Some(Net::Off) => policy.otherwise.unwrap_or_default(),
     };
     let lists = [
         (RuleAction::Allow, &options.allow),
@@ -186,7 +196,7 @@ pub(crate) fn details(rule: &NetworkRule) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{details, plan, summary, wanted};
+    use super::{Policy, details, plan, summary, wanted};
     use crate::arguments::{Net, NetworkOptions};
     use cowork_client::types::{NetworkBrief, NetworkRule, Otherwise, RuleAction, WantedNetwork};
 
@@ -198,7 +208,7 @@ mod tests {
     fn without_rules_there_is_no_network() {
         for net in [None, Some(Net::Off)] {
             let options = NetworkOptions { net, ..NetworkOptions::default() };
-            assert_eq!(wanted(&options).expect("it is no contradiction"), None);
+            assert_eq!(wanted(&options, &Policy::default()).expect("it is no contradiction"), None);
         }
         assert_eq!(plan(None).len(), 1);
     }
@@ -221,7 +231,10 @@ mod tests {
             ],
             ..WantedNetwork::default()
         };
-        assert_eq!(wanted(&options).expect("it is no contradiction"), Some(expected));
+        assert_eq!(
+            wanted(&options, &Policy::default()).expect("it is no contradiction"),
+            Some(expected)
+        );
     }
 
     #[test]
@@ -231,7 +244,7 @@ mod tests {
             secrets: vec!["x".into()],
             ..NetworkOptions::default()
         };
-        let refused = format!("{:?}", wanted(&options));
+        let refused = format!("{:?}", wanted(&options, &Policy::default()));
         assert!(
             refused.contains("with `--net off` there is no network for `--secret`"),
             "{refused}"

@@ -5,6 +5,7 @@ use cowork_api::egress;
 use cowork_client::types::{NetworkRule, Otherwise, RuleAction, TlsTreatment, WantedNetwork};
 use cowork_policy::egress::rule::{RuleParts, SecretParts, Verb};
 use cowork_policy::egress::{file, presets, rule};
+use cowork_policy::files::Settings;
 use std::io::Read;
 use std::path::Path;
 
@@ -51,8 +52,27 @@ fn verb(action: RuleAction) -> Verb {
     }
 }
 
-/// What a policy file asks for, and what becomes of the rest if it says so.
-pub(super) fn read(path: &Path) -> Result<(WantedNetwork, Option<Otherwise>), Failure> {
+/// What a policy file says.
+#[derive(Debug, Default)]
+pub(crate) struct Policy {
+    /// What may be reached.
+    pub(super) network: WantedNetwork,
+    /// What becomes of the rest, if it says so.
+    pub(super) otherwise: Option<Otherwise>,
+    /// What may be changed in granted folders, and how.
+    pub(crate) files: Settings,
+}
+
+impl Policy {
+    /// Whether it says anything about the network.
+    pub(super) fn has_network(&self) -> bool {
+        let WantedNetwork { presets, rules, .. } = &self.network;
+        !presets.is_empty() || !rules.is_empty() || self.otherwise.is_some()
+    }
+}
+
+/// Reads a policy file.
+pub(super) fn read(path: &Path) -> Result<Policy, Failure> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| {
         Failure::input(format!("cannot read the policy `{shown}`"), "")
@@ -69,11 +89,6 @@ pub(super) fn read(path: &Path) -> Result<(WantedNetwork, Option<Otherwise>), Fa
         Failure::input(format!("the policy `{shown}` cannot be used"), "").with_cause(cause)
     };
     let policy = file::parse(&text).map_err(|error| wrong(error.to_string()))?;
-    if policy.files != cowork_policy::files::Settings::default() {
-        let sentence = format!("`[files]` in the policy `{shown}` is not in force by this option");
-        let hint = "use `--guard`, `--quota`, `--direct` and `cowork protect`, and take it out";
-        return Err(Failure::input(sentence, hint));
-    }
     let mut rules = Vec::new();
     for parts in &policy.parts {
         rules.extend(written(parts).map_err(wrong)?);
@@ -82,8 +97,8 @@ pub(super) fn read(path: &Path) -> Result<(WantedNetwork, Option<Otherwise>), Fa
         egress::Otherwise::Deny => Otherwise::Deny,
         egress::Otherwise::Ask => Otherwise::Ask,
     });
-    let presets = policy.presets;
-    Ok((WantedNetwork { presets, rules, ..WantedNetwork::default() }, otherwise))
+    let network = WantedNetwork { presets: policy.presets, rules, ..WantedNetwork::default() };
+    Ok(Policy { network, otherwise, files: policy.files })
 }
 
 /// The rules of the API that say what one of a file says: one for each kind of request.

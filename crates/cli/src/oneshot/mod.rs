@@ -14,6 +14,7 @@ use cowork_api::Text;
 use cowork_api::files::Ask;
 use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Umask, Whom};
 use cowork_api::keeper::{EndReason, Message, Request};
+use cowork_policy::files::Settings;
 use cowork_policy::plan::{self, SessionRequest};
 use cowork_sandbox::client::{ClientError, Keeper, Session};
 use cowork_sys::Errno;
@@ -29,10 +30,10 @@ use std::process::ExitCode;
 const COMMAND: u32 = 1;
 
 /// Runs the command and returns its exit status.
-pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Run, said: &Settings) -> Result<ExitCode, Failure> {
     let streams = Streams::look()?;
     let environment = crate::environment::named(&options.environment)?;
-    let request = request::build(&options.session, Unnamed::Here)?;
+    let request = request::build(&options.session, Unnamed::Here, said)?;
     let signals = signals::collect()?;
     let mut keeper = Keeper::start()?;
     let plan = plan::compile(&request, &cowork_sandbox::host::system());

@@ -2,7 +2,7 @@
 
 use super::sessions::{Keep, remove_one};
 use super::{status, target};
-use crate::arguments::{DEFAULT, Delete, Init};
+use crate::arguments::{DEFAULT, Delete, Init, WriteOptions};
 use crate::daemon;
 use crate::failure::{Failure, note};
 use crate::network;
@@ -62,6 +62,7 @@ fn again(client: &mut Client, options: &Init, session: Session) -> Result<Sessio
 
 fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
     let workspace = workspace(options)?;
+    let policy = network::policy(&options.network)?;
     let wanted = NewSession {
         id: Some(DEFAULT.to_owned()),
         grants: vec![NewGrant {
@@ -75,7 +76,9 @@ fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
         limits: limits(options),
         best_effort: true,
         workspace: Some(WORKSPACE.to_owned()),
-        network: network::wanted(&options.network)?,
+        network: network::wanted(&options.network, &policy)?,
+        writes: request::writes(&WriteOptions::default(), &policy.files),
+        protect: request::protected(&policy.files),
         ..NewSession::default()
     };
     Ok(progress::during("making the session", || {

@@ -9,6 +9,7 @@ use crate::show::{self, progress, units};
 use cowork_client::http::{Client, Method, Request};
 use cowork_client::types::{self, GrantChange, NewGrant, Raw, Regranted, Revoked, Translated};
 use cowork_client::uri::{self, Query};
+use cowork_policy::files::Settings;
 use cowork_policy::{GrantName, HostPath, plan};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
         name: Some(name),
         force: options.force,
         direct: request::direct(&options.writes),
-        writes: request::writes(&options.writes),
+        writes: request::writes(&options.writes, &Settings::default()),
     };
     if !new.direct.is_empty() {
         request::need_recorded(std::iter::once(options.folder.access()))?;

@@ -10,7 +10,7 @@ use crate::request::{self, Unnamed};
 use crate::show::progress;
 use crate::signals;
 use crate::streams::Streams;
-use crate::{daemon, oneshot};
+use crate::{daemon, network, oneshot};
 use cowork_client::http::{Client, Method, Request};
 use cowork_client::types::{Access, Changes, Life, NewCommand, Session};
 use cowork_sys::signal::Signals;
@@ -19,12 +19,13 @@ use std::process::ExitCode;
 /// Runs the command and returns its exit status.
 pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     if options.no_daemon {
-        if let Some(option) = options.session.network.asked() {
+        let policy = network::policy(&options.session.network)?;
+        if let Some(option) = network::asked(&options.session.network, &policy) {
             let sentence =
                 format!("a session without the daemon has no network, so `{option}` needs it");
             return Err(Failure::input(sentence, "leave `--no-daemon` out"));
         }
-        return oneshot::run(options);
+        return oneshot::run(options, &policy.files);
     }
     let streams = Streams::look()?;
     let command = NewCommand {

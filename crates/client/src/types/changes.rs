@@ -22,6 +22,17 @@ pub struct WantedWrites {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]
     pub blocked: Option<Vec<String>>,
+    /// Endings that are refused too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub block: Vec<String>,
+    /// Endings that are not refused after all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub unblock: Vec<String>,
+    /// Whether such files are known by how they begin as well, whatever they are called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contents: Option<bool>,
 }
 
 impl WantedWrites {

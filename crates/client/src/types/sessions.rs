@@ -76,6 +76,10 @@ pub struct NewSession {
     /// What is allowed in folders whose changes are recorded.
     #[serde(skip_serializing_if = "WantedWrites::is_empty")]
     pub writes: WantedWrites,
+    /// Rules about names in all of those folders.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200))]
+    pub protect: Vec<PlaceName>,
     /// Shows it the host's files at their own paths; without it, it sees only what it is granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<WantedView>,
@@ -145,12 +149,12 @@ pub enum WritableAs {
     Direct,
 }
 
-/// A rule about names in a place that can be changed.
+/// A rule about names in granted folders, or in a place of the host's tree that can be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlaceName {
     /// Which names: components with `*`, `?` and `**`, at any depth unless it starts with `/`, which
-    /// stands for the place itself.
+    /// stands for the folder or place itself.
     #[schemars(length(min = 1, max = 1024))]
     pub pattern: String,
     /// What happens to a change.

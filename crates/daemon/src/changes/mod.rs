@@ -25,6 +25,7 @@ pub(crate) use asks::KIND as ASK;
 pub(crate) use audit::{Occasion, refusal};
 pub(crate) use kept::KeptChanges;
 pub(crate) use look::Wanted;
+pub(crate) use protect::wanted_rules;
 pub(crate) use retention::tidy;
 pub(crate) use rules::check_name;
 pub(crate) use wanted::{check as check_writes, subfolders as check_direct};

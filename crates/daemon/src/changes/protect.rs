@@ -5,7 +5,7 @@ use super::{rules, show};
 use crate::daemon::Daemon;
 use crate::session::{Session, plain};
 use crate::trouble::Trouble;
-use cowork_client::types::{NewProtectedName, ProtectedName, RuleOrigin};
+use cowork_client::types::{NamePolicy, NewProtectedName, PlaceName, ProtectedName, RuleOrigin};
 use cowork_policy::files;
 use cowork_session::life::{Misfit, State};
 use serde_json::json;
@@ -77,14 +77,8 @@ impl Daemon {
             let sentence = format!("the session has no granted folder `{}`", name.escape_debug());
             return Err(Trouble::missing("no-grant", sentence));
         }
-        let reason = new.reason.as_deref().map(plain);
-        let rule = rules::rule(&new.pattern, new.policy, reason.as_deref())?;
-        let kept = KeptRule {
-            pattern: rule.pattern,
-            policy: new.policy,
-            reason: rule.reason,
-            grant: new.grant.clone(),
-        };
+        let (reason, grant) = (new.reason.as_deref(), new.grant.as_deref());
+        let kept = kept(&new.pattern, new.policy, reason, grant)?;
         let same = |known: &KeptRule| known.pattern == kept.pattern && known.grant == kept.grant;
         let replaces = doc.changes.rules.iter().any(same);
         if !replaces && doc.changes.rules.len() >= MAX_RULES {
@@ -144,6 +138,32 @@ impl Daemon {
         session.change(&self.book, |doc| doc.changes.rules.retain(|rule| !meant(rule)))?;
         self.renew_writes(session, None).await
     }
+}
+
+/// The rules that a session is asked for with; of two with the same pattern the later one counts.
+pub(crate) fn wanted_rules(wanted: &[PlaceName]) -> Result<Vec<KeptRule>, Trouble> {
+    if wanted.len() > MAX_RULES {
+        let sentence = format!("a session has at most {MAX_RULES} rules about names");
+        return Err(Trouble::refused("bad-rule", sentence));
+    }
+    let mut rules: Vec<KeptRule> = Vec::new();
+    for new in wanted {
+        let kept = kept(&new.pattern, new.policy, new.reason.as_deref(), None)?;
+        rules.retain(|known| known.pattern != kept.pattern);
+        rules.push(kept);
+    }
+    Ok(rules)
+}
+
+fn kept(
+    pattern: &str,
+    policy: NamePolicy,
+    reason: Option<&str>,
+    grant: Option<&str>,
+) -> Result<KeptRule, Trouble> {
+    let rule = rules::rule(pattern, policy, reason.map(plain).as_deref())?;
+    let grant = grant.map(str::to_owned);
+    Ok(KeptRule { pattern: rule.pattern, policy, reason: rule.reason, grant })
 }
 
 fn no_rule(pattern: &str) -> Trouble {

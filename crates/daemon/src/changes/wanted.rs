@@ -5,6 +5,7 @@ use crate::trouble::Trouble;
 use cowork_api::Text;
 use cowork_api::files::{Beyond, Rules};
 use cowork_client::types::{Raw, WantedWrites};
+use cowork_policy::files::{self, Setting, Settings};
 use cowork_policy::{Bytes, RelativePath};
 use std::os::unix::ffi::OsStrExt;
 
@@ -20,40 +21,51 @@ pub(crate) fn check(writes: &WantedWrites) -> Result<(), Trouble> {
 
 /// Puts what was asked for in place of what is usual.
 pub(super) fn apply(rules: &mut Rules, writes: &WantedWrites) -> Result<(), Trouble> {
-    if let Some(removals) = writes.guards.removals {
-        rules.guards.removals = Some(removals).filter(|removals| *removals > 0);
+    if writes.guards.share.is_some_and(|share| share > 100) {
+        return Err(bad("a share of the folder has at most 100 percent"));
     }
-    if let Some(share) = writes.guards.share {
-        if share > 100 {
-            return Err(bad("a share of the folder has at most 100 percent"));
-        }
-        rules.guards.share = Some(share).filter(|share| *share > 0);
-    }
-    if let Some(file) = &writes.caps.file {
-        rules.caps.file = bytes(file)?;
-    }
-    if let Some(session) = &writes.caps.session {
-        rules.caps.session = bytes(session)?;
-    }
-    if let Some(ask) = writes.caps.ask {
-        rules.caps.beyond = if ask { Beyond::Ask } else { Beyond::Mark };
-    }
-    if let Some(quota) = &writes.quota.bytes {
-        rules.quota.bytes = Some(bytes(quota)?);
-    }
-    if let Some(files) = writes.quota.files {
-        rules.quota.files = Some(files);
-    }
-    if let Some(blocked) = &writes.blocked {
-        if blocked.len() > MAX_BLOCKED {
+    for endings in [writes.blocked.as_ref(), Some(&writes.block), Some(&writes.unblock)] {
+        if endings.is_some_and(|endings| endings.len() > MAX_BLOCKED) {
             return Err(bad(format!("at most {MAX_BLOCKED} endings of names can be refused")));
         }
-        let endings = blocked.iter().map(|text| ending(text));
-        rules.blocked = endings.collect::<Result<_, _>>()?;
+    }
+    if let Some(blocked) = &writes.blocked {
+        let endings = blocked.iter().map(|text| files::ending(text));
+        let endings: Result<_, _> = endings.collect();
+        rules.blocked = endings.map_err(|error| bad(error.to_string()))?;
         // Who wants no names refused wants no contents refused either.
         rules.blocked_contents &= !rules.blocked.is_empty();
     }
+    *rules = files::merge(rules, &settings(writes)?).map_err(|error| bad(error.to_string()))?;
     Ok(())
+}
+
+/// What is laid over the rules, apart from a list of endings that replaces the usual one.
+fn settings(writes: &WantedWrites) -> Result<Settings, Trouble> {
+    let WantedWrites { guards, caps, quota, blocked: _, block, unblock, contents } = writes;
+    let cap = |text: &Option<String>| text.as_deref().map(bytes).transpose();
+    Ok(Settings {
+        names: Vec::new(),
+        block: block.clone(),
+        unblock: unblock.clone(),
+        contents: *contents,
+        removals: limit(guards.removals),
+        share: limit(guards.share),
+        file_cap: cap(&caps.file)?,
+        session_cap: cap(&caps.session)?,
+        beyond: caps.ask.map(|ask| if ask { Beyond::Ask } else { Beyond::Mark }),
+        bytes: cap(&quota.bytes)?.map_or(Setting::Unsaid, Setting::To),
+        files: quota.files.map_or(Setting::Unsaid, Setting::To),
+    })
+}
+
+/// A guard's limit, of which 0 means that there is none.
+fn limit<T: Default + PartialEq>(number: Option<T>) -> Setting<T> {
+    match number {
+        None => Setting::Unsaid,
+        Some(number) if number == T::default() => Setting::Off,
+        Some(number) => Setting::To(number),
+    }
 }
 
 /// Folders below a granted one, checked.
@@ -77,10 +89,6 @@ pub(crate) fn subfolders(direct: &[Raw]) -> Result<Vec<Text>, Trouble> {
 fn bytes(text: &str) -> Result<u64, Trouble> {
     let bytes: Result<Bytes, _> = text.parse();
     bytes.map(Bytes::get).map_err(|error| bad(error.to_string()))
-}
-
-fn ending(text: &str) -> Result<String, Trouble> {
-    cowork_policy::files::ending(text).map_err(|error| bad(error.to_string()))
 }
 
 fn bad(sentence: impl Into<String>) -> Trouble {
@@ -110,6 +118,13 @@ mod tests {
         assert_eq!((rules.caps.file, rules.caps.beyond), (1 << 20, Beyond::Ask));
         assert_eq!((rules.quota.bytes, rules.quota.files), (Some(2 << 30), Some(7)));
         assert_eq!(rules.blocked, ["msi"]);
+        rules.blocked_contents = true;
+        let text = r#"{"block":["zip",".JAR"],"unblock":["msi"],"contents":false}"#;
+        apply(&mut rules, &wanted(text)).unwrap();
+        assert_eq!(
+            (rules.blocked, rules.blocked_contents),
+            (vec!["zip".into(), "jar".into()], false)
+        );
     }
 
     #[test]
@@ -119,6 +134,8 @@ mod tests {
             r#"{"quota":{"bytes":"-1"}}"#,
             r#"{"guards":{"share":101}}"#,
             r#"{"blocked":["a/b"]}"#,
+            r#"{"block":["a/b"]}"#,
+            r#"{"unblock":[""]}"#,
         ] {
             assert!(check(&wanted(text)).is_err(), "{text}");
         }

@@ -47,6 +47,7 @@ impl Daemon {
         let own = take_own(&mut new)?;
         let wanted = new.grants.clone();
         let id = new.id.clone();
+        let rules = crate::changes::wanted_rules(&new.protect)?;
         let (view, mut grants) = self.judge_view(&new)?;
         let known = self.known_with(&own, new.network.as_ref())?;
         let spec = Spec { view, ..self.spec(new, &known)? };
@@ -67,10 +68,11 @@ impl Daemon {
             None if !linked => self.take_pooled(&spec),
             None | Some(_) => None,
         };
-        let (doc, made) = match pooled {
+        let (mut doc, made) = match pooled {
             Some(pooled) => (Doc { spec, grants, created: now(), ..pooled.doc }, Some(pooled.made)),
             None => (self.new_doc(id.as_deref(), spec, grants)?, None),
         };
+        doc.changes.rules = rules;
         let id = doc.id.clone();
         if let Err(trouble) = self.keep_own(&id, own) {
             if made.is_some() {
@@ -484,6 +486,8 @@ fn asked_for(doc: &Doc) -> Value {
         "limits": doc.spec.limits,
         "grants": grants,
         "network": doc.spec.network,
+        "writes": doc.spec.writes,
+        "protected": doc.changes.rules,
         "view": doc.spec.view.as_ref().map(view::describe),
     })
 }

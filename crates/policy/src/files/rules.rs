@@ -112,6 +112,14 @@ pub enum Setting<T> {
 }
 
 impl<T> Setting<T> {
+    /// The limit, if there shall be one.
+    pub fn number(self) -> Option<T> {
+        match self {
+            Self::Unsaid | Self::Off => None,
+            Self::To(number) => Some(number),
+        }
+    }
+
     fn over(self, old: Option<T>) -> Option<T> {
         match self {
             Self::Unsaid => old,

@@ -10,6 +10,7 @@ for_everyone!(
     a_conflict_is_shown_with_both_versions,
     what_a_session_that_is_gone_did_is_taken_back,
     protected_names_are_refused_by_rule,
+    a_policy_says_what_may_be_changed,
     staged_changes_are_applied_or_discarded,
     without_the_daemon_rules_hold_and_nothing_is_recorded,
 );
@@ -111,6 +112,52 @@ fn protected_names_are_refused_by_rule(person: Person) {
     let refused = desk.say(&["protect", "remove", id, "ci/**"]);
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("you made no rule for `ci/**` here"), "{}", refused.err);
+}
+
+fn a_policy_says_what_may_be_changed(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("policy", person);
+    let beside = cowork_testbed::Folder::new(person, "beside");
+    let policy = "[files]\ndeny = [{ pattern = \"ci/**\", reason = \"CI runs it\" }]\n\
+                  allow = [\".envrc\"]\nblock = [\"zip\"]\nunblock = [\"jar\"]\n\
+                  quota = { files = 6 }\n";
+    let policy = beside.write("policy.toml", policy).display().to_string();
+    let script = "mkdir ci; echo x > ci/run; echo x > .envrc; echo x > a.zip; echo x > a.jar; \
+                  echo x > .bashrc; for i in 1 2 3 4; do echo x > $i; done; true";
+    let found = |desk: &Desk| {
+        let names = ["ci/run", ".envrc", "a.zip", "a.jar", "3", "4"];
+        names.map(|name| desk.work.read(name).is_some())
+    };
+    let expected = [false, true, false, true, true, false];
+    desk.make(id, &["--policy", &policy]);
+    // Nobody answers a question here: `.bashrc` is as protected as ever.
+    let ran = desk.sh(id, &format!("cd mnt/work; {}", script.replace("echo x > .bashrc; ", "")));
+    assert_eq!((ran.code, found(&desk)), (0, expected), "{ran:?}");
+    assert!(ran.err.contains("Disk quota exceeded"), "{}", ran.err);
+    let rules = desk.json(&["protect", "list", "--json", id]);
+    let first = [0, 1].map(|at| ["pattern", "policy"].map(|key| text(&rules[at][key])));
+    assert_eq!(first, [[".envrc", "allow"], ["ci/**", "deny"]].map(|it| it.map(str::to_owned)));
+    // It is about files alone: there is no network.
+    assert_eq!(desk.json(&["status", "--json", id])["network"], serde_json::Value::Null);
+    desk.good(&["protect", "remove", id, "ci/**"]);
+    desk.sh(id, "cd mnt/work; rm 1; echo x > ci/run").good();
+    // The same without the daemon, for a folder that is as it was.
+    let other = Desk::new(person);
+    let grant = format!("{}=work", other.path());
+    let run = ["run", "--no-daemon", "--policy", &policy, "--grant", &grant, "--cd", "mnt/work"];
+    let ran = other.say(&[&run[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!((ran.code, found(&other)), (0, expected), "{ran:?}");
+    assert_eq!(other.work.read(".bashrc"), None);
+    let explained = other.good(&["explain", "--policy", &policy, "--grant", &grant]);
+    for step in ["keep it from changing ci/** (CI runs it)", "keep it from making files in .zip"] {
+        assert!(explained.contains(step), "{explained}");
+    }
+    // With rules for the network it needs the daemon.
+    let both = beside.write("both.toml", "[egress]\npresets = [\"github\"]\n[files]\n");
+    let both = both.display().to_string();
+    let refused = other.say(&["run", "--no-daemon", "--policy", &both, "--", "true"]);
+    assert_eq!(refused.code, 125, "{refused:?}");
+    assert!(refused.err.contains("so `--policy` needs it"), "{}", refused.err);
 }
 
 fn staged_changes_are_applied_or_discarded(person: Person) {

@@ -86,6 +86,7 @@ class AsyncSession(AsyncChanged):
         outputs: types.PathName | None = None,
         workspace: str | None = None,
         writes: types.Writes | None = None,
+        protect: Iterable[types.PlaceName] = (),
         view: types.View | None = None,
         debugger: bool = False,
         best_effort: bool = False,
@@ -102,9 +103,9 @@ class AsyncSession(AsyncChanged):
         ``secrets`` are used without being known: kept ones by their names, or its own.
 
         ``workspace`` is a name at the top of its file system that leads to the first folder.
-        ``writes`` is what is allowed where changes are recorded. ``view`` shows the host's files at
-        their own paths, read-only but for what it names. With ``best_effort``, limits are good
-        enough that the host can only approximate.
+        ``writes`` is what is allowed where changes are recorded, ``protect`` are rules about names
+        there. ``view`` shows the host's files at their own paths, read-only but for what it names.
+        With ``best_effort``, limits are good enough that the host can only approximate.
 
         With ``keep`` it stays when its context is left; with ``life="once"`` it ends with its first
         command, and its home is in memory. ``key`` is any text: calls with the same one make one
@@ -132,6 +133,7 @@ class AsyncSession(AsyncChanged):
             workspace=workspace,
             secrets=own or None,
             writes=None if writes is None else plain(writes),
+            protect=[plain(name) for name in protect] or None,
             view=None if view is None else plain(view),
             debugger=debugger or None,
             best_effort=best_effort or None,

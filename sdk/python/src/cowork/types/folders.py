@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -73,14 +73,20 @@ class Writes:
     What is not named gets a default, or what the session as a whole has.
     """
 
+    block: list[str] = field(default_factory=list)
+    """Endings that are refused too."""
     blocked: list[str] | None = None
     """Endings of names that are refused, without the dot, in place of the usual ones."""
     caps: Caps | None = None
     """How much is saved of what is about to be lost."""
+    contents: bool | None = None
+    """Whether such files are known by how they begin as well, whatever they are called."""
     guards: Guards | None = None
     """When to ask before going on."""
     quota: Quota | None = None
     """How much may be added to a folder."""
+    unblock: list[str] = field(default_factory=list)
+    """Endings that are not refused after all."""
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,22 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class PlaceName:
+    """A rule about names in granted folders, or in a place of the host's tree that can be
+    changed.
+    """
+
+    pattern: str
+    """Which names: components with ``*``, ``?`` and ``**``, at any depth unless it starts with
+    ``/``, which stands for the folder or place itself.
+    """
+    policy: NamePolicy
+    """What happens to a change."""
+    reason: str | None = None
+    """Why, in one sentence."""
+
+
+@dataclass(frozen=True)
 class ReplacedFile:
     """A file with other contents."""
 
@@ -202,20 +218,6 @@ WritableAs = Literal["rw", "direct"]
 ``rw``: by the rules, and every change is recorded; a folder. ``direct``: without rules and
 without a record; a file or a folder.
 """
-
-
-@dataclass(frozen=True)
-class PlaceName:
-    """A rule about names in a place that can be changed."""
-
-    pattern: str
-    """Which names: components with ``*``, ``?`` and ``**``, at any depth unless it starts with
-    ``/``, which stands for the place itself.
-    """
-    policy: NamePolicy
-    """What happens to a change."""
-    reason: str | None = None
-    """Why, in one sentence."""
 
 
 @dataclass(frozen=True)
