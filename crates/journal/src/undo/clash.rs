@@ -8,6 +8,7 @@ use crate::record::{Meta, Saved};
 use cowork_api::Text;
 use cowork_api::files::{Choice, Conflict, FileKind};
 use rustix::io::Errno;
+use std::collections::HashMap;
 
 /// Something that is not as the records left it.
 #[derive(Clone, Debug)]
@@ -45,6 +46,7 @@ impl Plan {
         disk: &Disk<'_>,
         choice: Choice,
     ) -> Result<(), Errno> {
+        let returns = self.returns();
         for clash in clashes {
             let path = match clash.trouble {
                 Trouble::Occupied(_) | Trouble::Homeless(_) => self.names.home_path(clash.id),
@@ -60,13 +62,12 @@ impl Plan {
             };
             let before = match clash.trouble {
                 Trouble::Extra => "nothing".to_owned(),
-                _ => self.before(clash.id),
+                _ => self.before(clash.id, &returns),
             };
             let outcome = match choice {
                 Choice::Refuse => "nothing is done".to_owned(),
                 Choice::Ours => {
-                    self.steps.remove(&clash.id);
-                    self.bodies.remove(&clash.id);
+                    self.leave(clash.id, &returns);
                     "left as it is".to_owned()
                 }
                 Choice::Theirs => self.overrule(&clash, disk)?,
@@ -77,10 +78,27 @@ impl Plan {
         Ok(())
     }
 
-    fn before(&self, id: ThingId) -> String {
-        match self.names.thing(id).map(|thing| &thing.home) {
-            Some(Slot::Gone) | None => "nothing".to_owned(),
-            Some(_) => target(&self.names, id).map_or_else(
+    /// Does nothing with a name. What it has replaced is under no other one, and stays away as well.
+    fn leave(&mut self, id: ThingId, returns: &HashMap<Slot, ThingId>) {
+        let now = self.names.thing(id).map(|thing| &thing.now);
+        let replaced = now.and_then(|now| returns.get(now)).copied();
+        let replaced = replaced.filter(|other| self.steps.get(other) == Some(&Step::Restore));
+        for id in [id].into_iter().chain(replaced) {
+            self.steps.remove(&id);
+            self.bodies.remove(&id);
+        }
+    }
+
+    fn before(&self, id: ThingId, returns: &HashMap<Slot, ThingId>) -> String {
+        let Some(thing) = self.names.thing(id) else { return "nothing".to_owned() };
+        // Of something new, what it has replaced.
+        let id = match thing.home {
+            Slot::Gone => returns.get(&thing.now).copied(),
+            Slot::In(..) | Slot::Root => Some(id),
+        };
+        match id {
+            None => "nothing".to_owned(),
+            Some(id) => target(&self.names, id).map_or_else(
                 || "as it is, under another name".to_owned(),
                 |meta| describe::meta(&meta),
             ),
@@ -94,7 +112,7 @@ impl Plan {
             Trouble::Occupied(other) => self.remove_tree(other, disk)?,
             Trouble::Extra => {
                 self.remove_tree(clash.id, disk)?;
-                return Ok("removed".to_owned());
+                return Ok(describe::REMOVED.to_owned());
             }
             Trouble::Homeless(parent) => self.rebuild(parent, disk)?,
         }

@@ -3,7 +3,18 @@
 use crate::model::Present;
 use crate::model::tree::kind;
 use crate::record::{Meta, Why};
-use cowork_api::files::FileKind;
+use cowork_api::files::{FileKind, Place};
+use std::collections::BTreeSet;
+
+/// What is done with a name that is new.
+pub(super) const REMOVED: &str = "removed";
+
+/// Leaves out that something was removed where something else came back: that is one name.
+pub(super) fn tell_once(done: &mut Vec<(Place, String)>) {
+    let comes_back = done.iter().filter(|(_, what)| what != REMOVED);
+    let comes_back: BTreeSet<Place> = comes_back.map(|(at, _)| at.clone()).collect();
+    done.retain(|(at, what)| what != REMOVED || !comes_back.contains(at));
+}
 
 /// What is under a name now.
 pub(super) fn present(present: &Present) -> String {

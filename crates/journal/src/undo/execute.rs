@@ -3,6 +3,7 @@
 //! Invariant: whatever moment it stops at, each name is as it was or as it will be, or its former
 //! state is still in the store; so doing it again finishes it.
 
+use super::describe;
 use super::plan::{Plan, Step, join};
 use crate::hand::{By, Hand, Spot};
 use crate::model::names::{Slot, ThingId};
@@ -395,7 +396,7 @@ impl<'a> Work<'a> {
                 self.disk.forget();
             }
             if !split(&path).1.starts_with(TEMPORARY.as_bytes()) {
-                self.did(id, Some(path), "removed".to_owned());
+                self.did(id, Some(path), describe::REMOVED.to_owned());
             }
         }
         self.plan.names.take(id);

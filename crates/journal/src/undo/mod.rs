@@ -123,7 +123,11 @@ fn begin(
     if plan.is_refused(wish.choice) {
         return Ok(plan.report);
     }
-    let Some(hand) = &mut hand else { return Ok(plan.rehearse(&disk)) };
+    let Some(hand) = &mut hand else {
+        let mut report = plan.rehearse(&disk);
+        describe::tell_once(&mut report.done);
+        return Ok(report);
+    };
     if plan.is_empty() && !paths.is_empty() {
         return Ok(plan.report);
     }
@@ -137,6 +141,7 @@ fn begin(
     Work::thin(&journal, &disk, &done, &scope.void);
     hand.complete(set)?;
     hand.close(set)?;
+    describe::tell_once(&mut report.done);
     report.set = Some(set);
     Ok(report)
 }

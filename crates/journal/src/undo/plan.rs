@@ -1,13 +1,14 @@
 //! What has to be done so that names are as they were.
 
 use super::clash::{Clash, Trouble};
+use super::describe;
 use crate::model::names::{Body, Names, Slot, ThingId, Trace};
 use crate::model::{Disk, Present};
 use crate::record::Meta;
 use cowork_api::Text;
 use cowork_api::files::{Choice, FileKind, Place, Restored};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What is done with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Plan {
         let mut told = BTreeSet::new();
         for (id, step) in &self.steps {
             let (path, what) = match step {
-                Step::Remove => (self.names.path(*id), "removed".to_owned()),
+                Step::Remove => (self.names.path(*id), describe::REMOVED.to_owned()),
                 Step::Restore => (self.names.home_path(*id), "brought back".to_owned()),
                 Step::Move => {
                     let from = self.names.path(*id).unwrap_or_default();
@@ -105,6 +106,14 @@ impl Plan {
             self.report.done.push((place, format!("{what} brought back")));
         }
         self.report
+    }
+
+    /// What is to come back where something is that goes, by that place.
+    pub(super) fn returns(&self) -> HashMap<Slot, ThingId> {
+        let returns =
+            self.steps.iter().filter(|(_, step)| matches!(step, Step::Restore | Step::Move));
+        let home = |id: ThingId| self.names.thing(id).map(|thing| (thing.home.clone(), id));
+        returns.filter_map(|(id, _)| home(*id)).collect()
     }
 
     /// The place of a path, for people.

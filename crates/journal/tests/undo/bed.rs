@@ -111,6 +111,11 @@ impl Bed {
         self.undo(Sets::All, &[], Choice::Refuse)
     }
 
+    pub(crate) fn rehearse(&self, sets: Sets) -> Restored {
+        let wish = Wish { manner: Manner::Rehearsal, ..wish(sets, &[], Choice::Refuse) };
+        undo(self.store(), vec![self.granted()], &wish).unwrap()
+    }
+
     pub(crate) fn redo(&self) -> Restored {
         let wish = Wish { what: What::LastUndo, choice: Choice::Refuse, manner: Manner::Real };
         undo(self.store(), vec![self.granted()], &wish).unwrap()

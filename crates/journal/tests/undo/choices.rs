@@ -174,3 +174,50 @@ fn changed_by_a_later_set() {
     assert_eq!(read(&bed, "docs/2.txt").as_deref(), Some("text 2\n"));
     assert_eq!(read(&bed, "new/file").as_deref(), Some("second"));
 }
+
+/// A command put another file in the place of one, as editors do, and the user wrote to that.
+#[test]
+fn what_was_replaced_is_one_name() {
+    let replaced = || {
+        let bed = Bed::new("replaced");
+        furnish(&bed);
+        let before = bed.snapshot();
+        bed.set(|command| {
+            command.write("docs/new", b"the command's").unwrap();
+            command.rename("docs/new", "docs/1.txt").unwrap();
+        });
+        (bed, before)
+    };
+    let told = |restored: &Restored| -> Vec<(String, String)> {
+        let done = restored.done.iter().cloned();
+        done.map(|(at, what)| (String::from_utf8(at.path).unwrap(), what)).collect()
+    };
+    let back = [("docs/1.txt".to_owned(), "brought back".to_owned())];
+    let (bed, before) = replaced();
+    assert_eq!(told(&bed.rehearse(Sets::All)), back);
+    assert_eq!(told(&bed.undo_all()), back);
+    same(&bed.snapshot(), &before, "undone");
+    let contested = || {
+        let (bed, before) = replaced();
+        std::fs::write(bed.at("docs/1.txt"), "the user's").unwrap();
+        (bed, before)
+    };
+    let (bed, _) = contested();
+    let refused = bed.undo_all();
+    assert_eq!(conflicts(&refused), ["docs/1.txt"]);
+    let conflict = &refused.conflicts[0];
+    assert!(conflict.now.starts_with("file, 10 B, changed "), "{conflict:?}");
+    assert!(conflict.before.starts_with("file, 7 B, changed "), "{conflict:?}");
+    let restored = bed.undo(Sets::All, &[], Choice::Ours);
+    assert_eq!((told(&restored), restored.lost), (vec![], vec![]));
+    assert_eq!(read(&bed, "docs/1.txt").as_deref(), Some("the user's"));
+    let (bed, before) = contested();
+    let restored = bed.undo(Sets::All, &[], Choice::Theirs);
+    assert_eq!((told(&restored), restored.lost), (back.to_vec(), vec![]));
+    same(&bed.snapshot(), &before, "brought back all the same");
+    let (bed, before) = contested();
+    let restored = bed.undo(Sets::All, &[], Choice::Both);
+    assert_eq!(restored.lost, []);
+    assert_eq!(bed.snapshot().get("docs/1.txt"), before.get("docs/1.txt"));
+    assert_eq!(read(&bed, "docs/1.txt.yours-1").as_deref(), Some("the user's"));
+}
