@@ -174,6 +174,27 @@ impl Book {
         entries: &[(&str, &Value)],
         belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
     ) -> Result<(), Trouble> {
+        self.record_and_tell(session, entries, None, belongs)
+    }
+
+    /// Records something, with what belongs to it, and an event after it that needs no record.
+    pub(crate) fn record_told(
+        &self,
+        session: &str,
+        entry: (&str, &Value),
+        told: Option<(&str, &Value)>,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
+        self.record_and_tell(Some(session), &[entry], told, belongs)
+    }
+
+    fn record_and_tell(
+        &self,
+        session: Option<&str>,
+        entries: &[(&str, &Value)],
+        told: Option<(&str, &Value)>,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
         // The lock is held until the catalogue knows the head too: heads must not be overtaken.
         let mut pen = self.pen();
         let mut times = Vec::with_capacity(entries.len());
@@ -196,6 +217,9 @@ impl Book {
             let mut last = 0;
             for ((kind, data), time) in entries.iter().zip(&times) {
                 last = catalogue.add_event(time, kind, session, &data.to_string())?;
+            }
+            if let Some((kind, data)) = told {
+                last = catalogue.add_event(&now(), kind, session, &data.to_string())?;
             }
             Ok(last)
         });

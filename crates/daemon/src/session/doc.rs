@@ -2,6 +2,7 @@
 
 use super::remove::Leave;
 use super::view::KeptView;
+use crate::book::now;
 use crate::changes::KeptChanges;
 use crate::network::KeptNetwork;
 use crate::trouble::Trouble;
@@ -16,6 +17,7 @@ use cowork_policy::seccomp::{self, Debugging};
 use cowork_policy::{Bytes, Cpus, GrantName, HostPath, HostSize, Limits, SessionId, Span};
 use cowork_session::life;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -128,6 +130,31 @@ impl KeptGrant {
 }
 
 impl Doc {
+    /// What becomes of it when something happens, and what is told of that; nothing if it stays as it
+    /// is.
+    pub(super) fn next(
+        &self,
+        event: life::Event,
+        reason: Option<&str>,
+    ) -> Result<Option<(Self, Value)>, life::Misfit> {
+        let after = self.state.after(event)?;
+        if after == self.state && self.reason.as_deref() == reason {
+            return Ok(None);
+        }
+        let told = json!({ "from": self.state.name(), "to": after.name(), "reason": reason });
+        let mut next = self.clone();
+        next.state = after;
+        next.reason = reason.map(ToOwned::to_owned);
+        next.changed = now();
+        if let life::Event::Made { .. } = event {
+            next.made.get_or_insert_with(now);
+        }
+        if !after.is_live() {
+            next.sandbox = None;
+        }
+        Ok(Some((next, told)))
+    }
+
     /// The folder of the session, in its own view.
     pub(crate) fn folder(&self) -> String {
         format!("/sessions/{}", self.id)

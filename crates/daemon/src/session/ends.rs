@@ -113,8 +113,11 @@ impl Daemon {
             "usage": command.usage,
             "output": command.output,
         });
+        let others = session.runs().into_iter().filter(|other| other.is_running());
+        let running = others.filter(|other| other.number != run.number).count();
+        let event = Event::Commands { running };
         let recorded = document(&command).and_then(|text| {
-            self.book.record_with("command.ended", Some(&session.id), &data, |catalogue| {
+            session.record_and_happen(&self.book, ("command.ended", &data), event, |catalogue| {
                 catalogue.put_command(&session.id, command.number, &text)
             })
         });
@@ -123,10 +126,12 @@ impl Daemon {
         }
         run.change(|known| *known = command);
         run.wake();
-        let running = session.running();
-        let happened = session.happen(&self.book, Event::Commands { running }, None);
+        if recorded.is_err() {
+            // It is over, whether or not there is room to say so.
+            drop(session.happen(&self.book, event, None));
+        }
         Self::trim_runs(session);
-        recorded.and(happened.map(drop))
+        recorded
     }
 
     /// Commands that ended long ago are looked up in the catalogue.

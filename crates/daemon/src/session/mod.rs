@@ -45,6 +45,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
+/// What is told of a session whose state is another one.
+const STATE: &str = "session.state";
+
 /// A session of this daemon.
 pub(crate) struct Session {
     pub(crate) id: String,
@@ -231,37 +234,48 @@ impl Session {
     ) -> Result<State, Trouble> {
         let Happened { event, reason, told } = happened;
         let mut doc = self.lock_doc();
-        let before = doc.state;
-        let after = before.after(event)?;
-        let same = after == before && doc.reason.as_deref() == reason;
-        if same && told.is_none() {
-            return Ok(after);
+        let next = doc.next(event, reason)?;
+        if next.is_none() && told.is_none() {
+            return Ok(doc.state);
         }
-        let mut changed = doc.clone();
-        let mut events = Vec::new();
-        if !same {
-            changed.state = after;
-            changed.reason = reason.map(ToOwned::to_owned);
-            changed.changed = now();
-            if let Event::Made { .. } = event {
-                changed.made.get_or_insert_with(now);
-            }
-            if !after.is_live() {
-                changed.sandbox = None;
-            }
-            let data = json!({ "from": before.name(), "to": after.name(), "reason": reason });
-            events.push(("session.state", data));
-        }
-        events.extend(told);
-        let text = if same { None } else { Some(text_of(&changed)?) };
+        let (next, state) = next.unzip();
+        let text = next.as_ref().map(text_of).transpose()?;
+        let events: Vec<_> = state.map(|state| (STATE, state)).into_iter().chain(told).collect();
         book.write(&self.id, &events, |catalogue| {
             if let Some(text) = &text {
                 catalogue.put_session(&self.id, text)?;
             }
             belongs(catalogue)
         })?;
-        *doc = changed;
-        Ok(after)
+        if let Some(next) = next {
+            *doc = next;
+        }
+        Ok(doc.state)
+    }
+
+    /// Something is recorded, and happens to it: the state that follows is kept and told in the same
+    /// step, together with whatever belongs to it. What does not fit its state leaves that as it is.
+    fn record_and_happen(
+        &self,
+        book: &Book,
+        (kind, data): (&str, &Value),
+        event: Event,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
+        let mut doc = self.lock_doc();
+        let (next, state) = doc.next(event, None).ok().flatten().unzip();
+        let text = next.as_ref().map(text_of).transpose()?;
+        let told = state.as_ref().map(|state| (STATE, state));
+        book.record_told(&self.id, (kind, data), told, |catalogue| {
+            if let Some(text) = &text {
+                catalogue.put_session(&self.id, text)?;
+            }
+            belongs(catalogue)
+        })?;
+        if let Some(next) = next {
+            *doc = next;
+        }
+        Ok(())
     }
 
     /// Something is recorded and happens to it, in one step: it is recorded once, whenever the
@@ -287,7 +301,7 @@ impl Session {
         let told = json!({ "from": before.name(), "to": after.name(), "reason": reason });
         self.record(book, kind, happen, |catalogue| {
             let told = told.to_string();
-            catalogue.add_event(&now(), "session.state", Some(&self.id), &told).map(drop)
+            catalogue.add_event(&now(), STATE, Some(&self.id), &told).map(drop)
         })?;
         Ok(after)
     }
