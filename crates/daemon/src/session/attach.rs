@@ -93,6 +93,10 @@ impl Attachment {
             progress.mark_unchanged();
             // Looked at before the output is: what is written between the two is sent next time.
             let over = self.is_over();
+            let come = run.log.progress();
+            if over && come.finished && offset >= come.total {
+                break;
+            }
             if output(to, &mut reader, &mut offset).await? {
                 consumer.at(offset);
                 continue;
