@@ -6,6 +6,7 @@ use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_client::types::Access;
 use cowork_policy::GrantName;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -85,11 +86,17 @@ pub(crate) fn write_summary(daemon: &Daemon, doc: &Doc) -> std::io::Result<()> {
     replace(&path, &text)
 }
 
-/// Replaces a file whole.
+/// Replaces a file whole. The two change places, and the old one is removed: a file that is put in the
+/// place of another one is written to the disk at once by some file systems, which takes longer than
+/// all the rest. What is written here can be made again.
 fn replace(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let new = path.with_extension("new");
     std::fs::write(&new, contents)?;
-    std::fs::rename(&new, path)
+    match renameat_with(CWD, &new, CWD, path, RenameFlags::EXCHANGE) {
+        Ok(()) => std::fs::remove_file(&new),
+        // It is the first one, or the file system cannot do that.
+        Err(_) => std::fs::rename(&new, path),
+    }
 }
 
 fn text(doc: &Doc, network: &str) -> String {
