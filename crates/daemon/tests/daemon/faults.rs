@@ -3,7 +3,7 @@
 
 use crate::crash::check_nothing_orphaned;
 use crate::for_everyone;
-use crate::look::{Chance, Process, joined, until};
+use crate::look::{Chance, PATIENCE, Process, joined};
 use crate::room::{Room, typed};
 use crate::site::{Site, lock};
 use cowork_client::http::{HttpError, Method};
@@ -148,11 +148,21 @@ fn whatever_dies_everything_is_accounted_for(person: Person) {
         }
     });
     println!("{strikes:?}, {} commands", lock(&started).len());
-    until("everything has come to rest", || {
-        site.sessions()
-            .iter()
-            .all(|session| !matches!(session.state, State::Creating | State::Running))
-    });
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut restless = site.sessions();
+        restless.retain(|session| matches!(session.state, State::Creating | State::Running));
+        if restless.is_empty() {
+            break;
+        }
+        if Instant::now() > end {
+            for session in &restless {
+                tell(&site, &session.id);
+            }
+            panic!("they do not come to rest: {restless:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     check_outputs(&site, &lock(&started));
     check_nothing_orphaned(&site);
     for session in site.sessions() {
@@ -166,6 +176,14 @@ fn whatever_dies_everything_is_accounted_for(person: Person) {
     site.verify();
 }
 
+/// Says what happened to a session.
+fn tell(site: &Site, id: &str) {
+    println!("{:?}", site.known_room(id).show());
+    for event in site.events(&[("session", id)]) {
+        println!("{event:?}");
+    }
+}
+
 /// Every command that ended by itself has all of its output; of the others, what there is, is the
 /// beginning.
 fn check_outputs(site: &Site, started: &BTreeSet<(String, u32)>) {
@@ -175,13 +193,18 @@ fn check_outputs(site: &Site, started: &BTreeSet<(String, u32)>) {
     for (id, number) in started.iter().filter(|(id, _)| sessions.contains(id)) {
         let room = site.known_room(id);
         // A sandbox that was lost a moment ago is noticed by the next beat.
-        until("the command has ended", || {
-            matches!(
-                room.command(*number).state,
-                CommandState::Exited | CommandState::Interrupted | CommandState::Refused
-            )
-        });
-        let command = room.command(*number);
+        let end = Instant::now() + PATIENCE;
+        let command = loop {
+            let command = room.command(*number);
+            if !matches!(command.state, CommandState::Starting | CommandState::Running) {
+                break command;
+            }
+            if Instant::now() > end {
+                tell(site, id);
+                panic!("it does not end: {command:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
         let output = room.output(*number, &[]);
         match command.state {
             CommandState::Exited if command.signal.is_none() => {
