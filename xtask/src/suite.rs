@@ -23,7 +23,7 @@ struct Step {
 }
 
 /// From cheap to expensive, so that most mistakes are found early.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: "packages of the system", check: packages::install },
     Step { name: "format", check: format },
     Step { name: "lints", check: lints },
@@ -31,6 +31,7 @@ const STEPS: [Step; 14] = [
     Step { name: "tidy", check: tidy::tidy },
     Step { name: "programs", check: programs },
     Step { name: "tests", check: tests },
+    Step { name: "cgroup v2", check: groups },
     Step { name: "requests made up", check: made_up },
     Step { name: "MCP", check: tools },
     Step { name: "Python SDK", check: sdk::check },
@@ -144,6 +145,13 @@ fn tests() -> Result<(), Failure> {
     let mut test = cargo(["test", "--workspace", "--no-fail-fast"]);
     test.env("RUST_TEST_THREADS", AT_ONCE);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
+}
+
+/// Limits by cgroup v2, whose controllers are the whole host's: alone, and with what was not run and
+/// why for everybody to see.
+fn groups() -> Result<(), Failure> {
+    let mut test = demanding("groups");
+    shown(test.arg("--nocapture").env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
 /// Requests that are made up from the document of the API, at the shipped daemon.

@@ -5,6 +5,7 @@
 //! by descriptors, so that it works from any of the keeper's mount namespaces.
 
 mod mounts;
+mod unified;
 mod values;
 
 pub(crate) use values::Usage;
@@ -15,9 +16,9 @@ use cowork_sys::Errno;
 use mounts::{CgroupMount, own_path};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use unified::{Unified, UnifiedGroup};
 
 /// A resource that a cgroup can limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +40,6 @@ pub(crate) struct Cgroups {
     prefix: String,
 }
 
-#[derive(Debug)]
-struct Unified {
-    folder: Rc<OwnedFd>,
-    controllers: Vec<Controller>,
-}
-
 /// The groups of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
@@ -52,12 +47,6 @@ pub(crate) struct Group {
     name: String,
     unified: Option<UnifiedGroup>,
     legacy: Vec<(Controller, Rc<OwnedFd>)>,
-}
-
-#[derive(Debug)]
-struct UnifiedGroup {
-    parent: Rc<OwnedFd>,
-    controllers: Vec<Controller>,
 }
 
 /// The folder in a session's v2 group that holds the processes. The limits are set on the folder
@@ -161,15 +150,6 @@ impl Cgroups {
     }
 }
 
-/// Whether a group limits what is in it.
-fn is_limited(path: &Path) -> bool {
-    let Ok(folder) = open_folder(path) else { return true };
-    ["memory.max", "memory.high", "pids.max", "cpu.max"].iter().any(|name| {
-        let value = read_at(folder.as_fd(), name);
-        value.is_ok_and(|value| !value.starts_with("max"))
-    })
-}
-
 /// Marks the groups of sessions; the rest of the name is the keeper and the session.
 const PREFIX: &str = "cowork-";
 
@@ -200,83 +180,6 @@ fn start_time(pid: i32) -> Option<u64> {
         return None;
     }
     fields.nth(18)?.parse().ok()
-}
-
-impl Unified {
-    /// The nearest ancestor of `start` where groups can be made, with as many controllers as can
-    /// be had; failing controllers, the nearest where groups can be made at all.
-    fn find(mount: &CgroupMount, start: &Path) -> Option<Self> {
-        let mut plain = None;
-        let mut folder = start.to_path_buf();
-        loop {
-            if let Some(found) = Self::try_at(&folder) {
-                if !found.controllers.is_empty() {
-                    return Some(found);
-                }
-                plain = plain.or(Some(found));
-            }
-            // A session must not escape a limit that its caller is under.
-            if folder == mount.point || is_limited(&folder) || !folder.pop() {
-                return plain;
-            }
-        }
-    }
-
-    fn try_at(path: &Path) -> Option<Self> {
-        let folder = open_folder(path).ok()?;
-        // A group is made and removed to see whether it may be: permission bits alone do not tell.
-        let probe = format!("{}probe", group_prefix());
-        mkdirat(&folder, &*probe, Mode::from_raw_mode(0o755)).ok()?;
-        let can_join = openat(
-            &folder,
-            format!("{probe}/cgroup.procs"),
-            OFlags::WRONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        );
-        // Moving a process needs the common ancestor of both groups too.
-        let can_leave =
-            openat(&folder, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        remove(folder.as_fd(), &probe, Patience::None);
-        can_join.and(can_leave).ok()?;
-        let available = read_at(folder.as_fd(), "cgroup.controllers").unwrap_or_default();
-        let mut controllers = Vec::new();
-        for (controller, name) in CONTROLLERS {
-            if available.split_whitespace().any(|known| known == name)
-                && write_at(folder.as_fd(), "cgroup.subtree_control", &format!("+{name}")).is_ok()
-            {
-                controllers.push(controller);
-            }
-        }
-        Some(Self { folder: Rc::new(folder), controllers })
-    }
-
-    fn make(&self, name: &str, limits: &Limits) -> Option<UnifiedGroup> {
-        mkdirat(&self.folder, name, Mode::from_raw_mode(0o755)).ok()?;
-        let made = self.furnish(name, limits);
-        if made.is_err() {
-            if let Ok(folder) = open_child(self.folder.as_fd(), name) {
-                remove(folder.as_fd(), INNER, Patience::None);
-            }
-            remove(self.folder.as_fd(), name, Patience::None);
-        }
-        made.ok()
-    }
-
-    fn furnish(&self, name: &str, limits: &Limits) -> Result<UnifiedGroup, Errno> {
-        let outer = open_child(self.folder.as_fd(), name)?;
-        let mut controllers = Vec::new();
-        for controller in &self.controllers {
-            let set = values::set_unified(outer.as_fd(), *controller, limits);
-            if set.is_ok() {
-                controllers.push(*controller);
-            }
-        }
-        mkdirat(&outer, INNER, Mode::from_raw_mode(0o755))?;
-        // Where the group belongs to the session's own user, it could make groups below that
-        // nobody removes. Older kernels lack the file.
-        cowork_sys::ignore(write_at(outer.as_fd(), "cgroup.max.descendants", "1"));
-        Ok(UnifiedGroup { parent: Rc::clone(&self.folder), controllers })
-    }
 }
 
 fn make_legacy(
@@ -332,7 +235,7 @@ impl Group {
         if let Some(group) = &self.unified {
             for controller in &group.controllers {
                 self.open(&group.parent)
-                    .and_then(|outer| values::set_unified(outer.as_fd(), *controller, limits))
+                    .and_then(|outer| group.set(outer.as_fd(), *controller, limits))
                     .map_err(|errno| (*controller, errno))?;
             }
         }
