@@ -1,6 +1,7 @@
 //! Bodies on their way: counted, never gathered.
 
 use super::decode::Decoder;
+use super::refuse::refusal;
 use super::scrub::Scrub;
 use crate::flow::Flow;
 use crate::house::House;
@@ -183,7 +184,14 @@ impl hyper::body::Body for Up {
                     Err(refusal) => Some(Err(refusal.sentence.into())),
                 }
             }
-            Some(Err(error)) => Some(Err(error.into())),
+            Some(Err(error)) => {
+                if is_malformed(&error) {
+                    let sentence = format!("the body of the request is none: {error}");
+                    let malformed = refusal("malformed", sentence, "write it anew");
+                    this.account.refusal.get_or_init(|| malformed);
+                }
+                Some(Err(error.into()))
+            }
             None => None,
         })
     }
@@ -195,6 +203,15 @@ impl hyper::body::Body for Up {
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
+}
+
+/// Whether a body broke off because of how it is written, and not because its sender is gone.
+fn is_malformed(error: &hyper::Error) -> bool {
+    use std::error::Error as _;
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| {
+        matches!(cause.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
+    })
 }
 
 /// The body of an answer.

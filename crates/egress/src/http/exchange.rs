@@ -16,7 +16,7 @@ use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use bytes::Bytes;
 use cowork_api::egress::{NotRenewed, What};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HOST, HeaderValue};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HOST, HeaderValue};
 use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
@@ -54,6 +54,21 @@ pub(super) async fn exchange(line: Arc<Line>, mut request: Request<Incoming>) ->
             answer(&refusal, &target)
         }
     }
+}
+
+/// Refuses a request whose length can be read in two ways, and ends its connection: what follows it
+/// may be part of it, or another request.
+pub(super) fn unclear(line: &Line, request: Request<Incoming>) -> Response<Body> {
+    let number = line.flow.next_request();
+    let (parts, body) = request.into_parts();
+    let target = describe(&parts, &line.base);
+    let sentence = "the request gives its length both as Content-Length and as Transfer-Encoding";
+    let refusal = refusal("ambiguous-length", sentence, "give it in one way");
+    line.house.office.refuse(&line.flow, number, &target, &refusal);
+    drain(body);
+    let mut response = answer(&refusal, &target);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Reads what is left of a body whose request was answered already: a client that still sends would

@@ -19,6 +19,7 @@ mod decode;
 mod draft;
 mod exchange;
 mod forms;
+mod framing;
 mod headers;
 mod post;
 mod refuse;

@@ -20,7 +20,9 @@ pub(super) fn refusal(code: &'static str, sentence: impl Into<String>, hint: &st
 /// The status that says what kind of refusal it is.
 fn status(refusal: &Refusal) -> StatusCode {
     match refusal.code {
-        "ambiguous-target" | "malformed" | "method-override" => StatusCode::BAD_REQUEST,
+        "ambiguous-target" | "ambiguous-length" | "malformed" | "method-override" => {
+            StatusCode::BAD_REQUEST
+        }
         "too-many-connections" => StatusCode::SERVICE_UNAVAILABLE,
         "method" => StatusCode::METHOD_NOT_ALLOWED,
         "host-mismatch" => StatusCode::MISDIRECTED_REQUEST,

@@ -1,7 +1,8 @@
 //! Connections of the session: which protocol they speak, and with whom.
 
 use super::credentials::Channel;
-use super::exchange::exchange;
+use super::exchange::{exchange, unclear};
+use super::framing::Watched;
 use super::refuse::refusal;
 use super::upstream::{Key, MAX_HEADERS, Offer, Upstream, Version, connect};
 use crate::flow::Flow;
@@ -16,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::AlertDescription;
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -371,9 +373,18 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let serving = Arc::clone(&line);
+    let (stream, clarity) = Watched::new(stream);
+    let requests = AtomicU32::new(0);
     let service = service_fn(move |request| {
         let line = Arc::clone(&serving);
-        async move { Ok::<_, Infallible>(exchange(line, request).await) }
+        let clear = clarity.is_clear(requests.fetch_add(1, Ordering::Relaxed) + 1);
+        async move {
+            Ok::<_, Infallible>(if clear {
+                exchange(line, request).await
+            } else {
+                unclear(&line, request)
+            })
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

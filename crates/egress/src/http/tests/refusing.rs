@@ -162,14 +162,51 @@ async fn a_request_cannot_hide_another() {
     }
     assert_eq!(bench.server.requests(), 0);
     assert_eq!(bench.noticed().await, ["malformed-request"; 9]);
-    // Both kinds of length: one is left, and what follows is a request of its own, decided as such.
-    let request = "POST /both HTTP/1.1\r\nHost: host.cowork.internal\r\nContent-Length: 30\r\n\
-                   Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
-                   GET /next HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n";
-    let answer = bench.say(request).await;
-    assert!(!answer.contains("content-length: 30"), "{answer}");
-    assert!(!answer.contains("/next HTTP"), "{answer}");
-    assert!(bench.server.requests() <= 1);
+}
+
+#[tokio::test]
+async fn a_request_with_two_lengths_is_refused_and_nothing_after_it_is_read() {
+    let bench = Bench::new(Speaks::One, rule).await;
+    let (length, chunked) = ("Content-Length: 30\r\n", "Transfer-Encoding: chunked\r\n");
+    let fine = "POST /fine HTTP/1.1\r\nHost: host.cowork.internal\r\nTransfer-Encoding: chunked\r\n\r\n\
+                3\r\nabc\r\n0\r\n\r\n";
+    for (before, headers) in
+        [("", [length, chunked]), ("", [chunked, length]), (fine, [length, chunked])]
+    {
+        let served = bench.server.requests();
+        let request = format!(
+            "{before}POST /both HTTP/1.1\r\nHost: host.cowork.internal\r\n{}\r\n0\r\n\r\n\
+             GET /next HTTP/1.1\r\nHost: host.cowork.internal\r\n\r\n",
+            headers.concat()
+        );
+        let answer = bench.say(&request).await;
+        let answers: Vec<&str> = answer.matches("HTTP/1.1 ").collect();
+        let refused = answer.split_once("HTTP/1.1 400 ").expect(&answer).1;
+        assert_eq!(code(refused), "ambiguous-length", "{answer}");
+        assert!(refused.contains("\"code\":\"ambiguous-length\""), "{answer}");
+        let fine = usize::from(!before.is_empty());
+        assert_eq!(answers.len(), 1 + fine, "{answer}");
+        assert_eq!(bench.server.requests(), served + fine);
+    }
+    let refused = bench.records().await.into_iter().filter(|what| {
+        matches!(what, What::Decided { decision, .. } if decision.code == "ambiguous-length")
+    });
+    assert_eq!(refused.count(), 3);
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_none_ends_the_request() {
+    let bench = Bench::new(Speaks::One, rule).await;
+    for chunks in ["zz\r\n", "-1\r\nx", "3\r\nabcd\r\n", "3;a\nabc\r\n", "fffffffffffffffff\r\n"] {
+        let request = format!(
+            "POST /chunks HTTP/1.1\r\nHost: host.cowork.internal\r\nTransfer-Encoding: chunked\r\n\r\n\
+             {chunks}0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: host.cowork.internal\r\n\r\n"
+        );
+        let answer = bench.say(&request).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{chunks:?}: {answer}");
+        assert_eq!(code(&answer), "malformed", "{chunks:?}: {answer}");
+        assert!(!answer.contains("/hidden"), "{chunks:?}: {answer}");
+    }
 }
 
 #[tokio::test]
