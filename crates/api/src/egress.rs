@@ -175,6 +175,9 @@ pub const SYNTHETIC_V6: ([u16; 8], u8) = ([0xfd63, 0x6f77, 0x6f72, 0x6b00, 0, 0,
 pub const HTTP_PROXY_PORT: u16 = 3128;
 /// The port of the SOCKS proxy, in the session's loopback.
 pub const SOCKS_PORT: u16 = 1080;
+/// How a sentence begins that is about the program behind a connection: an egress process does not
+/// know its name, and the daemon puts it there.
+pub const SOMEBODY: &str = "a program";
 /// The name of the host's own loopback, for sessions that may reach a port of it.
 pub const HOST_NAME: &str = "host.cowork.internal";
 
@@ -550,6 +553,8 @@ pub enum What {
         ms: u64,
         /// How: `eof`, `reset`, `error: …`.
         how: String,
+        /// What was spoken.
+        spoken: Spoken,
     },
     /// Something that a person should know: a client that does not trust the session's authority,
     /// a secret that came back in an answer.
@@ -566,6 +571,26 @@ pub enum What {
         /// How many.
         records: u64,
     },
+}
+
+/// What was spoken in a connection or a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spoken {
+    /// Whether it was inside TLS.
+    pub tls: bool,
+    /// The version of HTTP that the program spoke, of a request.
+    pub http: Option<Http>,
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Http {
+    /// HTTP/1.0.
+    OneZero,
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2.
+    Two,
 }
 
 /// What was decided, and by what.

@@ -1,8 +1,8 @@
 //! Connections of the session, from their arrival to their end.
 
-use cowork_api::egress::Target;
+use cowork_api::egress::{Http, Spoken, Target};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ pub struct Flow {
     pub down: AtomicU64,
     /// The kernel's number of the socket that it came from; 0 if it is not known.
     pub(crate) socket: AtomicU64,
+    /// Whether TLS was begun in it.
+    pub(crate) tls: AtomicBool,
     requests: AtomicU32,
     state: Mutex<State>,
     /// Where it is listed.
@@ -55,6 +57,11 @@ impl Flow {
     /// What it wants is not known yet.
     pub(crate) fn unsaid(&self) -> Target {
         Target { socket: self.socket.load(Ordering::Relaxed), ..Target::default() }
+    }
+
+    /// What is spoken in it, or in a request in it.
+    pub(crate) fn spoken(&self, http: Option<Http>) -> Spoken {
+        Spoken { tls: self.tls.load(Ordering::Relaxed), http }
     }
 
     /// Milliseconds from its arrival.
@@ -96,6 +103,7 @@ impl Flows {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
             socket: AtomicU64::new(0),
+            tls: AtomicBool::new(false),
             requests: AtomicU32::new(0),
             state: Mutex::default(),
             list: Arc::downgrade(self),

@@ -150,6 +150,11 @@ impl Office {
         })
     }
 
+    /// The session's id.
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
     /// The rules of the moment.
     pub fn rules(&self) -> Arc<Matcher> {
         self.rules.load_full()
@@ -322,6 +327,7 @@ impl Office {
             down: flow.down.load(Ordering::Relaxed),
             ms: flow.age(),
             how: how.to_owned(),
+            spoken: flow.spoken(None),
         };
         self.record(flow.number, 0, what);
     }

@@ -148,11 +148,15 @@ impl Passage<'_> {
             let opening = if self.name.is_some() { hello::look(&bytes) } else { Opening::Other };
             match opening {
                 Opening::Named(named) => {
+                    self.flow.tls.store(true, Ordering::Relaxed);
                     self.check_name(&named)?;
                     break true;
                 }
                 Opening::Other if !bytes.is_empty() || self.name.is_none() => break true,
-                Opening::Nameless => break true,
+                Opening::Nameless => {
+                    self.flow.tls.store(true, Ordering::Relaxed);
+                    break true;
+                }
                 Opening::Unreadable => return Err(End::Refused(unreadable())),
                 Opening::Partial if bytes.len() >= MAX_OPENING => {
                     return Err(End::Refused(unreadable()));

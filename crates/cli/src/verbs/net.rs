@@ -13,8 +13,8 @@ use crate::show::table::{Cell, Colour, Table, Tone};
 use crate::show::{self, neutral, units};
 use cowork_client::http::{Client, Method, Request};
 use cowork_client::types::{
-    HostTraffic, NamedRule, Network, NetworkExplanation, NetworkFlow, NetworkRefusal,
-    NetworkTarget, Preset, Session, Traffic,
+    HostTraffic, NamedRule, Network, NetworkExplanation, NetworkFlow, NetworkNotice,
+    NetworkRefusal, NetworkTarget, Preset, Session, Traffic,
 };
 use cowork_client::uri::{self, Query};
 use rustix::termios::isatty;
@@ -197,6 +197,10 @@ fn view(session: &Session, network: Option<&Network>, traffic: &Traffic) -> Stri
     text.push('\n');
     text.push_str(&refusals(&traffic.refused, colour));
     text.push('\n');
+    if !traffic.noticed.is_empty() {
+        text.push_str(&notices(&traffic.noticed, colour));
+        text.push('\n');
+    }
     text.push_str(&flows(&traffic.flows, colour));
     text.push('\n');
     text.push_str(&left(&traffic.hosts, colour));
@@ -219,6 +223,21 @@ fn refusals(refused: &[NetworkRefusal], colour: Colour) -> String {
             units::age(&refusal.time).into(),
             process(&refusal.target).into(),
             (&refusal.target.via).into(),
+        ]);
+    }
+    table.render(colour)
+}
+
+fn notices(noticed: &[NetworkNotice], colour: Colour) -> String {
+    let mut table = Table::new(["NOTICED", "CODE", "TIMES", "AGE", "PROCESS", "WHAT"]);
+    for notice in noticed {
+        table.row([
+            Cell::new(place(&notice.target), Tone::Warning),
+            (&notice.code).into(),
+            notice.times.to_string().into(),
+            units::age(&notice.time).into(),
+            process(&notice.target).into(),
+            (&notice.sentence).into(),
         ]);
     }
     table.render(colour)
@@ -303,8 +322,10 @@ fn process(target: &NetworkTarget) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Colour, flows, left, place, refusals, request};
-    use cowork_client::types::{HostTraffic, NetworkFlow, NetworkRefusal, NetworkTarget};
+    use super::{Colour, flows, left, notices, place, refusals, request};
+    use cowork_client::types::{
+        HostTraffic, NetworkFlow, NetworkNotice, NetworkRefusal, NetworkTarget,
+    };
 
     fn target(host: &str, port: u16) -> NetworkTarget {
         let host = host.to_owned();
@@ -340,15 +361,23 @@ mod tests {
             rule: None,
             times: 3,
         };
+        let notice = NetworkNotice {
+            time: "2026-01-02T03:04:05Z".to_owned(),
+            target: target.clone(),
+            code: "x".to_owned(),
+            sentence: "\u{1b}[2Jevil\nREFUSED".to_owned(),
+            times: 1,
+        };
         let flow =
             NetworkFlow { flow: 1, target, rule: None, up: 1, down: 1536, ms: 7, held: false };
         let host = HostTraffic { host: "b\u{9b}2J".to_owned(), up: 1, down: 2, requests: 3 };
         let text = refusals(&[refusal], Colour::Off)
+            + &notices(&[notice], Colour::Off)
             + &flows(&[flow], Colour::Off)
             + &left(&[host.clone(), host], Colour::Off);
         let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(acts), "{text:?}");
-        assert_eq!(text.lines().count(), 2 + 2 + 4, "{text}");
+        assert_eq!(text.lines().count(), 2 + 2 + 2 + 4, "{text}");
         assert!(text.contains("1.5K") && text.contains("together"), "{text}");
     }
 }

@@ -11,6 +11,7 @@
 
 mod clients;
 mod files;
+mod noticed;
 mod oauth;
 mod own;
 mod refusals;

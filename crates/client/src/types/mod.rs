@@ -28,8 +28,8 @@ pub use commands::{
 pub use grants::{Access, Grant, GrantChange, NewGrant, Regranted, Revoked};
 pub use network::{
     Egress, HostTraffic, NamedRule, Network, NetworkBrief, NetworkChange, NetworkExplanation,
-    NetworkFlow, NetworkRefusal, NetworkRule, NetworkTarget, Otherwise, ParentProxy, Preset,
-    Publish, PublishedPort, RuleAction, TlsTreatment, Traffic, WantedNetwork,
+    NetworkFlow, NetworkNotice, NetworkRefusal, NetworkRule, NetworkTarget, Otherwise, ParentProxy,
+    Preset, Publish, PublishedPort, RuleAction, TlsTreatment, Traffic, WantedNetwork,
 };
 pub use records::{AuditProblem, Event, FileEntry, Record, Translated, Verified};
 pub use requests::{Ask, Asked, Decide, Decision, NewRequest, Request, RequestState};

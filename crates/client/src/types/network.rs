@@ -282,6 +282,22 @@ pub struct NetworkRefusal {
     pub times: u64,
 }
 
+/// Something that a person should know.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkNotice {
+    /// When it last happened.
+    #[schemars(extend("format" = "date-time"))]
+    pub time: String,
+    /// What it is about.
+    pub target: NetworkTarget,
+    /// A stable word for it: `untrusted-authority`, `sni-mismatch`, `secret-reflected`, ….
+    pub code: String,
+    /// The sentence, with what to do about it where something can be done.
+    pub sentence: String,
+    /// How often.
+    pub times: u64,
+}
+
 /// What went to a host, and came from it, since the session was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostTraffic {
@@ -300,6 +316,10 @@ pub struct HostTraffic {
 pub struct Traffic {
     /// What was refused, the newest first.
     pub refused: Vec<NetworkRefusal>,
+    /// What a person should know, the newest first: a client that does not trust the session's
+    /// authority, a secret that came back in an answer.
+    #[serde(default)]
+    pub noticed: Vec<NetworkNotice>,
     /// What flows now.
     pub flows: Vec<NetworkFlow>,
     /// What went where, the most first.

@@ -311,8 +311,13 @@ impl Daemon {
             held: flow.held,
         });
         self.recall_traffic(session);
-        let (refused, hosts) = session.with_tally(|tally| (tally.refused(), tally.hosts()));
-        Traffic { refused, flows: flows.collect(), hosts }
+        let flows = flows.collect();
+        session.with_tally(|tally| Traffic {
+            refused: tally.refused(),
+            noticed: tally.noticed(),
+            flows,
+            hosts: tally.hosts(),
+        })
     }
 }
 

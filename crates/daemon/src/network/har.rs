@@ -1,10 +1,11 @@
 //! What a session reached, as a file that other tools read: HAR 1.2, of what is recorded. There are
-//! no bodies, no queries and no values of headers in it.
+//! no bodies, no queries and no values of headers in it. A connection in which requests were looked
+//! into is not there beside them.
 
 use crate::trouble::{Trouble, chain};
 use cowork_audit::Filter;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 
 /// Most requests in a file, the newest.
@@ -20,8 +21,16 @@ pub(crate) fn har(audit: &Path, session: &str, created: &str) -> Result<Value, T
     };
     let found = cowork_audit::read(audit, &filter)
         .map_err(|error| Trouble::host("the audit could not be read", chain(&error)))?;
+    let carriers: HashSet<_> = found
+        .iter()
+        .filter(|record| is_request(&record.data))
+        .map(|record| flow(&record.data))
+        .collect();
     let mut entries = VecDeque::new();
     for record in &found {
+        if !is_request(&record.data) && carriers.contains(&flow(&record.data)) {
+            continue;
+        }
         if let Some(entry) = entry(&record.time, &record.data) {
             if entries.len() >= MAX_ENTRIES {
                 entries.pop_front();
@@ -33,6 +42,16 @@ pub(crate) fn har(audit: &Path, session: &str, created: &str) -> Result<Value, T
     Ok(json!({ "log": { "version": "1.2", "creator": creator, "entries": entries } }))
 }
 
+/// Whether a record is about a request, and not the connection that it came in.
+fn is_request(data: &Value) -> bool {
+    data.get("request").and_then(Value::as_u64).is_some_and(|number| number > 0)
+}
+
+/// Which connection a record belongs to: of which egress process, and its number there.
+fn flow(data: &Value) -> (Option<&str>, Option<u64>) {
+    (data.get("egress").and_then(Value::as_str), data.get("flow").and_then(Value::as_u64))
+}
+
 /// A request or connection that has ended.
 fn entry(recorded: &str, data: &Value) -> Option<Value> {
     let target = data.get("target")?;
@@ -41,9 +60,17 @@ fn entry(recorded: &str, data: &Value) -> Option<Value> {
     let number = |name: &str| data.get(name).and_then(Value::as_u64).unwrap_or(0);
     let host = text(target, "host")?;
     let port = target.get("port").and_then(Value::as_u64).unwrap_or(0);
-    let method = text(target, "method").unwrap_or_else(|| "CONNECT".into());
+    let method = text(target, "method");
     let path = text(target, "path").unwrap_or_default();
-    let scheme = if port == 80 { "http" } else { "https" };
+    // A tunnel is known by what was begun in it; of one without TLS nothing is known.
+    let tls = data.get("tls").and_then(Value::as_bool).unwrap_or(false);
+    let scheme = match (tls, &method) {
+        (true, _) => "https",
+        (false, Some(_)) => "http",
+        (false, None) => "tcp",
+    };
+    let method = method.unwrap_or_else(|| "CONNECT".into());
+    let version = text(data, "http").unwrap_or_default();
     let ms = number("ms");
     let ended = text(data, "at").unwrap_or_else(|| recorded.to_owned());
     let ended = humantime::parse_rfc3339(&ended).ok()?;
@@ -56,11 +83,11 @@ fn entry(recorded: &str, data: &Value) -> Option<Value> {
         "time": ms,
         "request": {
             "method": method, "url": format!("{scheme}://{host}:{port}{path}"),
-            "httpVersion": "", "cookies": none, "headers": none, "queryString": none,
+            "httpVersion": version, "cookies": none, "headers": none, "queryString": none,
             "headersSize": -1, "bodySize": size(number("up")),
         },
         "response": {
-            "status": number("status"), "statusText": "", "httpVersion": "", "cookies": none,
+            "status": number("status"), "statusText": "", "httpVersion": version, "cookies": none,
             "headers": none, "redirectURL": "", "headersSize": -1,
             "bodySize": size(number("down")),
             "content": { "size": size(number("down")), "mimeType": "" },

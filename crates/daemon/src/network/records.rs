@@ -6,7 +6,7 @@
 use super::tally::Tally;
 use crate::daemon::Daemon;
 use crate::session::Session;
-use cowork_api::egress::{Record, Target, Via, What};
+use cowork_api::egress::{Http, Record, SOMEBODY, Target, Via, What};
 use cowork_audit::Filter;
 use cowork_client::types::NetworkTarget;
 use serde_json::{Value, json};
@@ -138,17 +138,37 @@ fn describe(record: &Record) -> (&'static str, Value) {
             });
             ("network.decided", data)
         }
-        What::Ended { target: about, address, status, up, down, ms, how } => {
+        What::Ended { target: about, address, status, up, down, ms, how, spoken } => {
+            let http = spoken.http.map(version);
             let data = json!({
                 "target": target(about), "address": address.map(|address| address.to_string()),
                 "status": status, "up": up, "down": down, "ms": ms, "how": how,
+                "tls": spoken.tls, "http": http,
             });
             ("network.ended", data)
         }
         What::Noticed { target: about, code, sentence } => {
+            let sentence = naming(about, sentence);
             let data = json!({ "target": target(about), "code": code, "sentence": sentence });
             ("network.noticed", data)
         }
         What::Lost { records } => ("network.unrecorded", json!({ "records": records })),
+    }
+}
+
+/// A version of HTTP, as the protocol writes it.
+fn version(http: Http) -> &'static str {
+    match http {
+        Http::OneZero => "HTTP/1.0",
+        Http::One => "HTTP/1.1",
+        Http::Two => "HTTP/2",
+    }
+}
+
+/// A sentence with the name of the program that it is about, where that is known.
+fn naming(about: &Target, sentence: &str) -> String {
+    match (&about.process, sentence.strip_prefix(SOMEBODY)) {
+        (Some(process), Some(rest)) => format!("{}{rest}", process.name),
+        _ => sentence.to_owned(),
     }
 }

@@ -1,11 +1,13 @@
-//! What a session was refused, and what went where: counted as records come, for people who look.
+//! What a session was refused, what a person should know of it, and what went where: counted as records come, for people who look.
 
-use cowork_client::types::{HostTraffic, NetworkRefusal, NetworkTarget};
+use cowork_client::types::{HostTraffic, NetworkNotice, NetworkRefusal, NetworkTarget};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most refusals that are shown, each with how often it happened.
 const MAX_REFUSED: usize = 200;
+/// Most notices that are shown, each with how often it came.
+const MAX_NOTICED: usize = 100;
 /// Most hosts that are counted by name; what goes to others is counted together.
 const MAX_HOSTS: usize = 1000;
 /// What hosts beyond those are called.
@@ -16,6 +18,8 @@ const OTHERS: &str = "(others)";
 pub(crate) struct Tally {
     /// The newest first.
     refused: VecDeque<NetworkRefusal>,
+    /// The newest first.
+    noticed: VecDeque<NetworkNotice>,
     hosts: BTreeMap<String, HostTraffic>,
     /// Whether an earlier daemon counted: the record tells then.
     behind: bool,
@@ -57,8 +61,31 @@ impl Tally {
                 host.down = host.down.saturating_add(number("down"));
                 host.requests += 1;
             }
+            "network.noticed" => self.notice(NetworkNotice {
+                time: time.to_owned(),
+                target,
+                code: text("code").unwrap_or_default(),
+                sentence: text("sentence").unwrap_or_default(),
+                times: 1,
+            }),
             _ => {}
         }
+    }
+
+    fn notice(&mut self, mut new: NetworkNotice) {
+        let same = |old: &NetworkNotice| {
+            old.code == new.code
+                && old.sentence == new.sentence
+                && old.target.host == new.target.host
+                && old.target.port == new.target.port
+        };
+        if let Some(index) = self.noticed.iter().position(same)
+            && let Some(old) = self.noticed.remove(index)
+        {
+            new.times += old.times;
+        }
+        self.noticed.push_front(new);
+        self.noticed.truncate(MAX_NOTICED);
     }
 
     fn refuse(&mut self, mut new: NetworkRefusal) {
@@ -82,6 +109,11 @@ impl Tally {
         self.refused.iter().cloned().collect()
     }
 
+    /// What a person should know, the newest first.
+    pub(crate) fn noticed(&self) -> Vec<NetworkNotice> {
+        self.noticed.iter().cloned().collect()
+    }
+
     /// What went where, the most first.
     pub(crate) fn hosts(&self) -> Vec<HostTraffic> {
         let mut hosts: Vec<HostTraffic> = self.hosts.values().cloned().collect();
@@ -92,7 +124,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_HOSTS, MAX_REFUSED, OTHERS, Tally};
+    use super::{MAX_HOSTS, MAX_NOTICED, MAX_REFUSED, OTHERS, Tally};
     use serde_json::json;
 
     fn target(host: &str) -> serde_json::Value {
@@ -120,8 +152,11 @@ mod tests {
             tally.take("network.decided", "", &data);
             let data = json!({ "target": target, "up": 2, "down": 1 });
             tally.take("network.ended", "", &data);
+            let data = json!({ "target": target, "code": "x", "sentence": "y" });
+            tally.take("network.noticed", "", &data);
         }
         assert_eq!(tally.refused().len(), MAX_REFUSED);
+        assert_eq!(tally.noticed().len(), MAX_NOTICED);
         assert_eq!(tally.hosts().len(), MAX_HOSTS + 1);
         assert_eq!(tally.hosts()[0].host, OTHERS);
         assert_eq!(tally.hosts()[0].up, 2 * MAX_HOSTS as u64);

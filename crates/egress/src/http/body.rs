@@ -3,11 +3,12 @@
 use super::decode::Decoder;
 use super::refuse::refusal;
 use super::scrub::Scrub;
+use super::serve::Line;
 use crate::flow::Flow;
 use crate::house::House;
 use crate::office::Refusal;
 use bytes::Bytes;
-use cowork_api::egress::{Rule, Target, What};
+use cowork_api::egress::{Http, Rule, Target, What};
 use http::HeaderMap;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -40,6 +41,7 @@ pub(super) struct Account {
     began: Instant,
     address: OnceLock<IpAddr>,
     status: AtomicU16,
+    version: Http,
     up: AtomicU64,
     down: AtomicU64,
     how: Mutex<Option<String>>,
@@ -49,21 +51,26 @@ pub(super) struct Account {
 impl Account {
     /// Begins one.
     pub(super) fn new(
-        house: &Arc<House>,
-        flow: &Arc<Flow>,
+        line: &Line,
         number: u32,
         target: &Target,
         rule: Option<Arc<Rule>>,
+        version: http::Version,
     ) -> Arc<Self> {
         Arc::new(Self {
-            house: Arc::clone(house),
-            flow: Arc::clone(flow),
+            house: Arc::clone(&line.house),
+            flow: Arc::clone(&line.flow),
             number,
             target: target.clone(),
             rule,
             began: Instant::now(),
             address: OnceLock::new(),
             status: AtomicU16::new(0),
+            version: match version {
+                http::Version::HTTP_2 => Http::Two,
+                http::Version::HTTP_10 => Http::OneZero,
+                _ => Http::One,
+            },
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
             how: Mutex::default(),
@@ -131,6 +138,7 @@ impl Drop for Account {
             down: self.down.load(Ordering::Relaxed),
             ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             how: how.unwrap_or_else(|| "closed by the session".to_owned()),
+            spoken: self.flow.spoken(Some(self.version)),
         };
         self.house.office.record(self.flow.number, self.number, ended);
     }

@@ -171,6 +171,7 @@ async fn decide(
     let secrets = office.secrets();
     let applied = credentials::apply(&mut draft, rule, &secrets, line.channel).map_err(more)?;
     line.house.quotas.upload(rule, weight).map_err(more)?;
+    let version = parts.version;
     let mut outgoing =
         Outgoing { parts, authority: wanted.authority.clone(), channel: line.channel, upgrade };
     outgoing.fill(draft).map_err(more)?;
@@ -178,7 +179,7 @@ async fn decide(
     let what = What::Decided { target: target.clone(), decision: allowed.decision(), credentials };
     let house = Arc::clone(&line.house);
     let verdict = Some(Verdict { house, flow: line.flow.number, number, what: Some(what) });
-    let account = Account::new(&line.house, &line.flow, number, target, allowed.rule().cloned());
+    let account = Account::new(line, number, target, allowed.rule().cloned(), version);
     account.counted(weight);
     Ok(Ready { allowed, verdict, account, outgoing, applied, resend })
 }

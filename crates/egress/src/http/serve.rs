@@ -10,7 +10,7 @@ use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use crate::prefixed::Prefixed;
 use bytes::BytesMut;
-use cowork_api::egress::{Target, What};
+use cowork_api::egress::{HOST_NAME, SOMEBODY, Target, What};
 use cowork_policy::egress::Place;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -150,6 +150,7 @@ impl Drop for Ends {
             down: 0,
             ms: self.flow.age(),
             how: "eof".to_owned(),
+            spoken: self.flow.spoken(None),
         };
         self.house.office.record(self.flow.number, 0, ended);
     }
@@ -257,6 +258,7 @@ async fn tls(
         }
         Err(_elapsed) => return,
     };
+    line.flow.tls.store(true, Ordering::Relaxed);
     let sni = start.client_hello().server_name().map(str::to_owned);
     if !names(sni.as_deref(), place) {
         let named = sni.map_or_else(|| "nobody".to_owned(), |name| format!("{name:?}"));
@@ -277,7 +279,7 @@ async fn tls(
         _ => sni.unwrap_or_default().to_ascii_lowercase(),
     };
     match line.house.interceptor.authority.server(&host, version) {
-        Ok(config) => finish(start, config, line).await,
+        Ok(config) => finish(start, config, line, allowed).await,
         Err(sentence) => line.notice("no-certificate", sentence),
     }
 }
@@ -299,10 +301,11 @@ async fn finish(
     start: StartHandshake<Prefixed<TcpStream>>,
     config: Arc<rustls::ServerConfig>,
     line: Line,
+    allowed: Option<&Allowed>,
 ) {
     let stream = match timeout(TIME_TO_GREET, start.into_stream(config)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return untrusted(&line, &error),
+        Ok(Err(error)) => return untrusted(&line, &error, allowed),
         Err(_elapsed) => return,
     };
     let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -310,8 +313,8 @@ async fn finish(
     if two { self::two(stream, line).await } else { one(stream, line).await }
 }
 
-/// Tells of a client that does not trust the session's authority.
-fn untrusted(line: &Line, error: &io::Error) {
+/// Tells of a client that does not trust the session's authority, and what to do about it.
+fn untrusted(line: &Line, error: &io::Error, allowed: Option<&Allowed>) {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::AlertReceived(alert)) = inner else { return };
     if matches!(
@@ -322,14 +325,29 @@ fn untrusted(line: &Line, error: &io::Error) {
             | AlertDescription::UnsupportedCertificate
             | AlertDescription::CertificateExpired
     ) {
-        let process = line.base.process.as_ref();
-        let who = process.map_or("a program", |process| process.name.as_str());
         let host = &line.base.host;
-        let sentence = format!(
-            "{who} does not trust the session's authority ({alert:?}); if it cannot be made to, \
-             set tls = tunnel for {host}"
-        );
+        let refuses = format!("{SOMEBODY} does not trust the session's authority ({alert:?})");
+        let allow = format!("cowork allow {} {}", line.house.office.session(), written(&line.base));
+        let sentence = match allowed {
+            Some(_) => format!(
+                "{refuses}; if it cannot be made to, let it speak to {host} itself: \
+                 `{allow} --tls tunnel`"
+            ),
+            None => {
+                format!("{refuses}, so it did not hear that {host} is not allowed yet: `{allow}`")
+            }
+        };
         line.notice("untrusted-authority", sentence);
+    }
+}
+
+/// A host as a rule names it.
+fn written(target: &Target) -> String {
+    let host = if target.host == HOST_NAME { "host" } else { target.host.as_str() };
+    match target.port {
+        80 | 443 => host.to_owned(),
+        port if host.contains(':') => format!("[{host}]:{port}"),
+        port => format!("{host}:{port}"),
     }
 }
 
