@@ -396,6 +396,8 @@ pub enum Answer {
         /// Told to whoever is refused; may be empty.
         reason: String,
     },
+    /// It is refused: nobody is there to be asked.
+    Nobody,
 }
 
 /// To the daemon.

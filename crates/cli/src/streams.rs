@@ -62,6 +62,11 @@ impl Streams {
         self.kinds[0] == Kind::Terminal
     }
 
+    /// Whether no person is there to be told something, or to say something.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.kinds[0] != Kind::Terminal && self.kinds[2] != Kind::Terminal
+    }
+
     /// Whether this process may use its terminal: a job in the background must leave it alone.
     pub(crate) fn in_foreground() -> bool {
         let foreground = rustix::termios::tcgetpgrp(rustix::stdio::stdin());

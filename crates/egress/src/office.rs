@@ -257,6 +257,10 @@ impl Office {
                 (Outcome::Ask, Some(Ok(Answer::Deny { reason }))) => {
                     Err(Refusal::rejected(place, &reason))
                 }
+                (Outcome::Ask, Some(Ok(Answer::Nobody))) => {
+                    let refusal = Refusal::nobody(place, target.port);
+                    Err(refusal.in_session(&self.session))
+                }
                 (Outcome::Ask, Some(Err(refusal))) => Err(refusal),
                 (Outcome::Ask, None) => {
                     drop(rules);

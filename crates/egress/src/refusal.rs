@@ -8,7 +8,7 @@ use cowork_policy::egress::{Outcome, Place};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// A stable word: `no-rule`, `denied-by-rule`, `port`, `request`, `rejected`, `unanswered`,
-    /// `private-address`, `unreachable`, ….
+    /// `nobody-to-ask`, `private-address`, `unreachable`, ….
     pub code: &'static str,
     /// The sentence.
     pub sentence: String,
@@ -68,6 +68,17 @@ impl Refusal {
     pub(crate) fn unanswered(host: &str) -> Self {
         let sentence = format!("the user has not said whether {host} may be reached");
         Self::new("unanswered", sentence, "try again later; the question is kept")
+    }
+
+    /// What nobody can be asked about.
+    pub(crate) fn nobody(place: &Place, port: u16) -> Self {
+        let sentence = format!("no rule allows {place}, and nobody is there to be asked");
+        let place = match port {
+            80 | 443 => place.to_string(),
+            port => format!("{place}:{port}"),
+        };
+        let hint = format!("trying again changes nothing; `cowork allow SESSION {place}` does");
+        Self::new("nobody-to-ask", sentence, hint)
     }
 
     /// What the user is not asked, because of other questions.

@@ -20,9 +20,9 @@ pub(crate) use commands::{Attach, Cancel, CommandOptions, Exec, Logs, Run, Shell
 pub(crate) use grant::{Answer, Copy, Decide, Grant, PathOf, Requests, Revoke};
 pub(crate) use mcp::Mcp;
 pub(crate) use network::{
-    Allow, Client, Deny, Har, Mode, Net, NetExplain, NetVerb, NetView, NetworkOptions, Program,
-    PublishPort, RuleDetails, SecretImport, SecretOptions, SecretRemove, SecretSet, SecretVerb,
-    Standing, Tls, Unpublish,
+    Allow, Client, Deny, Har, Headless, Mode, Net, NetExplain, NetVerb, NetView, NetworkOptions,
+    Program, PublishPort, RuleDetails, SecretImport, SecretOptions, SecretRemove, SecretSet,
+    SecretVerb, Standing, Tls, Unpublish,
 };
 pub(crate) use sessions::{
     Delete, Explain, Init, Limits, List, New, Remove, SessionOptions, Set, Target,

@@ -17,6 +17,18 @@ pub(crate) enum Net {
     Ask,
 }
 
+/// Whether somebody is there to be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Headless {
+    /// Nobody is where `run` has no terminal, neither for input nor for errors, and no `--json`
+    #[default]
+    Auto,
+    /// Nobody is
+    Always,
+    /// Somebody is: at another terminal, or a program
+    Never,
+}
+
 // What a new session may reach.
 #[derive(Debug, Default, Args)]
 pub(crate) struct NetworkOptions {
@@ -40,6 +52,22 @@ pub(crate) struct NetworkOptions {
     /// What becomes of hosts that no rule is about; `off` without any rule, else `deny`
     #[arg(long, value_enum, value_name = "WORD")]
     pub(crate) net: Option<Net>,
+
+    /// Nobody is there to be asked: what would wait for your answer is refused at once
+    ///
+    /// So it is by itself where `cowork run` has no terminal; say `--headless=never` if you answer at
+    /// another one (`cowork requests`).
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "auto",
+        default_missing_value = "always",
+        hide_default_value = true
+    )]
+    pub(crate) headless: Headless,
 
     /// Hosts that belong together, e.g. `github`; `cowork net presets` lists them
     #[arg(long = "preset", value_name = "NAME")]

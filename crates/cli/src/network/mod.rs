@@ -7,7 +7,7 @@ mod policy;
 
 pub(crate) use policy::{Policy, check, check_preset};
 
-use crate::arguments::{Net, NetworkOptions, RuleDetails, Tls};
+use crate::arguments::{Headless, Net, NetworkOptions, RuleDetails, Tls};
 use crate::failure::Failure;
 use crate::show::units;
 use cowork_client::types::{
@@ -64,6 +64,7 @@ pub(crate) fn wanted(
         wanted.presets.push(name.clone());
     }
     wanted.secrets.clone_from(&options.secrets);
+    wanted.headless = options.headless == Headless::Always;
     Ok(Some(wanted))
 }
 
@@ -97,11 +98,12 @@ pub(crate) fn action(action: RuleAction) -> &'static str {
     }
 }
 
-/// What becomes of what no rule is about.
-pub(crate) fn otherwise(otherwise: Otherwise) -> &'static str {
-    match otherwise {
-        Otherwise::Deny => "otherwise refused",
-        Otherwise::Ask => "otherwise you are asked",
+/// What becomes of what no rule is about, and whether nobody is there to be asked.
+pub(crate) fn otherwise(choice: (Otherwise, bool)) -> &'static str {
+    match choice {
+        (Otherwise::Deny, _) => "otherwise refused",
+        (Otherwise::Ask, false) => "otherwise you are asked",
+        (Otherwise::Ask, true) => "otherwise refused, as nobody is there to be asked",
     }
 }
 
@@ -121,7 +123,7 @@ pub(crate) fn summary(brief: Option<&NetworkBrief>, network: Option<&Network>) -
         None if brief.up => "egress running".to_owned(),
         None => "no egress runs: nothing passes".to_owned(),
     };
-    format!("{rules}, {}; {egress}", otherwise(brief.otherwise))
+    format!("{rules}, {}; {egress}", otherwise((brief.otherwise, brief.headless)))
 }
 
 /// The ports of a session that this host reaches, one on a line.
@@ -143,6 +145,7 @@ pub(crate) fn plan(wanted: Option<&WantedNetwork>) -> Vec<String> {
     lines.extend(rules.map(|rule| {
         let what = match rule.action {
             RuleAction::Allow => "let it reach",
+            RuleAction::Ask if wanted.headless => "refuse, as nobody is there to be asked,",
             RuleAction::Ask => "ask you before it reaches",
             RuleAction::Deny => "refuse",
         };
@@ -155,6 +158,9 @@ pub(crate) fn plan(wanted: Option<&WantedNetwork>) -> Vec<String> {
         format!("put the secret {name} into its requests to the secret's hosts, on their way")
     }));
     lines.push(match wanted.otherwise {
+        Otherwise::Ask if wanted.headless => {
+            "refuse every other host: nobody is there to be asked".to_owned()
+        }
         Otherwise::Deny => "refuse every other host".to_owned(),
         Otherwise::Ask => "ask you before it reaches any other host".to_owned(),
     });
@@ -254,7 +260,8 @@ mod tests {
     #[test]
     fn a_network_is_told_on_one_line() {
         assert_eq!(summary(None, None), "none");
-        let brief = NetworkBrief { otherwise: Otherwise::Deny, rules: 1, up: false };
+        let brief =
+            NetworkBrief { otherwise: Otherwise::Deny, headless: false, rules: 1, up: false };
         assert_eq!(
             summary(Some(&brief), None),
             "1 rule, otherwise refused; no egress runs: nothing passes"

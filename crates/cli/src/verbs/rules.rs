@@ -120,7 +120,7 @@ pub(crate) fn told(network: &Network, output: &Output) -> Result<ExitCode, Failu
 
 fn text(network: &Network) -> String {
     let mut text = table(&network.rules, &network.presets);
-    text.push_str(otherwise(network.otherwise));
+    text.push_str(otherwise((network.otherwise, network.headless)));
     text.push('\n');
     text
 }

@@ -1,7 +1,7 @@
 //! `cowork run`: one session for one command, kept by the daemon as long as the command runs.
 
 use super::{changes, exec, target};
-use crate::arguments::Run;
+use crate::arguments::{Headless, Run};
 use crate::attached::{self, Bond, Form, Outcome, Side};
 use crate::environment;
 use crate::explain;
@@ -39,6 +39,13 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     };
     let mut wanted = request::for_daemon(&options.session, Unnamed::Here)?;
     wanted.life = Life::Once;
+    if let Some(network) = &mut wanted.network
+        && options.session.network.headless == Headless::Auto
+    {
+        // A program that reads JSON may answer through the API.
+        let alone = streams.is_alone() && Form::of(&options.output) == Form::Bytes;
+        network.headless = alone;
+    }
     let mut client = daemon::connect()?;
     let signals = signals::collect()?;
     let session: Session = progress::during("making the session", || {

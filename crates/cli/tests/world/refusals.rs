@@ -18,6 +18,7 @@ for_everyone!(
     nothing_is_told_to_a_name_server,
     udp_is_refused_at_once,
     an_unknown_host_waits_for_the_user,
+    nobody_is_asked_where_nobody_is,
     programs_that_know_no_proxy_wait_at_the_request,
     rules_change_while_it_runs,
     what_went_where_is_shown,
@@ -174,6 +175,52 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
     let said = ask("asked-again").wait_with_output().expect("it ends");
     assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
     site.say(&["rm", id]).good();
+}
+
+/// `run` without a terminal, and what says so outright: the refusal comes at once, and no question.
+fn nobody_is_asked_where_nobody_is(person: Person) {
+    let site = Site::of(person);
+    let begin = Instant::now();
+    let get = "curl -sS -m 30 -w ' %{http_code} ' http://web.example/nobody; \
+               curl -sS -m 30 -w ' %{http_code} ' --noproxy '*' http://web.example/nobody; \
+               curl -sS -m 30 -o /dev/null -w '%{http_connect}' https://web.example/nobody";
+    let refused = |said: &str| {
+        assert_eq!(said.matches("\"code\":\"nobody-to-ask\"").count(), 2, "{said}");
+        assert!(said.contains(" 403 ") && said.ends_with("403"), "{said}");
+    };
+    refused(&site.script(&["--net", "ask"], get).out);
+    refused(&site.script(&["--ask", "web.example"], get).out);
+    let id = site.say(&["new", "--net", "ask", "--headless"]).good();
+    let id = id.trim();
+    refused(&site.say(&["exec", id, "--", "sh", "-c", get]).out);
+    let would = site.say(&["net", "explain", id, "http://web.example/x"]);
+    assert!(would.code == 1 && would.out.contains("nobody-to-ask"), "{would:?}");
+    let status = site.say(&["status", id]).good();
+    assert!(status.contains("otherwise refused, as nobody is there to be asked"), "{status}");
+    assert!(begin.elapsed() < Duration::from_secs(30), "nothing waits: {:?}", begin.elapsed());
+    let asked = site.say(&["requests", id, "--json"]).good();
+    assert_eq!(serde_json::from_str(&asked).ok(), Some(Value::Array(Vec::new())), "{asked}");
+    // A rule that comes later counts, as always.
+    site.say(&["allow", id, "web.example"]).good();
+    let said = site.say(&["exec", id, "--", "curl", "-sS", "http://web.example/nobody-now"]);
+    assert_eq!(said.good(), "hello from web.example\n");
+    site.say(&["rm", id]).good();
+    assert!(site.arrived("/nobody").iter().all(|request| request["url"] == "/nobody-now"));
+}
+
+/// Somebody at another terminal answers a command that has none.
+#[test]
+fn somebody_else_can_be_asked() {
+    let site = Site::of(Person::User);
+    let id = "asked-elsewhere";
+    let run = ["run", "--id", id, "--net", "ask", "--headless=never", "--", "curl", "-sS"];
+    let mut command = site.cowork(&run);
+    command.arg("http://web.example/elsewhere").stdin(Stdio::null()).stdout(Stdio::piped());
+    let waiting = command.stderr(Stdio::null()).spawn().expect("it starts");
+    let number = pending(site, id)["id"].to_string();
+    site.say(&["decide", &number, "allow"]).good();
+    let said = waiting.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
 }
 
 /// The greeting is done at once: programs give one up after ten seconds, and wait longer for an

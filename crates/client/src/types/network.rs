@@ -104,6 +104,9 @@ pub struct WantedNetwork {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub secrets: Vec<String>,
+    /// Nobody is there to be asked: what would wait for an answer is refused at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub headless: bool,
     /// The proxy between this host and the world that it goes through, in place of the daemon's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentProxy>,
@@ -124,9 +127,13 @@ pub struct ParentProxy {
 
 /// The network of a session, in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of JSON with its own meaning")]
 pub struct NetworkBrief {
     /// What becomes of what no rule is about.
     pub otherwise: Otherwise,
+    /// Whether nobody is there to be asked: what would wait for an answer is refused at once.
+    #[serde(default)]
+    pub headless: bool,
     /// How many rules it has, with those of its presets and secrets.
     pub rules: u32,
     /// Whether the process that is its way out is there; without it nothing passes.
@@ -174,6 +181,9 @@ pub struct NetworkChange {
 pub struct Network {
     /// What becomes of what no rule is about.
     pub otherwise: Otherwise,
+    /// Whether nobody is there to be asked: what would wait for an answer is refused at once.
+    #[serde(default)]
+    pub headless: bool,
     /// Its presets.
     pub presets: Vec<String>,
     /// Its rules, each with the name it is known by.

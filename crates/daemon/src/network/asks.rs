@@ -34,6 +34,9 @@ impl Daemon {
         if line.asks().contains_key(&ask.ask) {
             return;
         }
+        if session.doc().spec.network.is_some_and(|wanted| wanted.headless) {
+            return answer(line, ask.ask, Answer::Nobody);
+        }
         // The process keeps to limits of its own; it is not believed.
         let too_many = line.asks().len() >= MAX_ASKS || session.count_ask() > MAX_EVER;
         let request = if too_many {
@@ -44,10 +47,7 @@ impl Daemon {
         let request = match request {
             Ok(request) => request,
             Err(trouble) => {
-                let answer = Answer::Deny { reason: trouble.sentence };
-                let (line, ask) = (Arc::clone(line), ask.ask);
-                tokio::spawn(async move { line.tell(&ToEgress::Answer { ask, answer }).await });
-                return;
+                return answer(line, ask.ask, Answer::Deny { reason: trouble.sentence });
             }
         };
         line.asks().insert(ask.ask, request);
@@ -167,7 +167,7 @@ impl Daemon {
         request.note = note;
         let state = match answer {
             Answer::Allow => RequestState::Allowed,
-            Answer::Deny { .. } => RequestState::Rejected,
+            Answer::Deny { .. } | Answer::Nobody => RequestState::Rejected,
         };
         let request = self.close_request(request, state)?;
         if let (Some(line), Some(ask)) = (line, ask) {
@@ -176,6 +176,12 @@ impl Daemon {
         }
         Ok(request)
     }
+}
+
+/// Answers without the user.
+fn answer(line: &Arc<Line>, ask: u64, answer: Answer) {
+    let line = Arc::clone(line);
+    tokio::spawn(async move { line.tell(&ToEgress::Answer { ask, answer }).await });
 }
 
 /// The host of a rule about what was asked for.

@@ -42,6 +42,7 @@ impl Daemon {
         let egress = doc.network.egress.as_ref().filter(|_| session.line().is_some());
         Ok(Network {
             otherwise: wanted.otherwise,
+            headless: wanted.headless,
             presets: wanted.presets,
             rules,
             generation: doc.network.generation,
@@ -61,6 +62,7 @@ impl Daemon {
         let rules = self.rules_of(doc).map_or(0, |rules| rules.rules.len());
         Some(NetworkBrief {
             otherwise: wanted.otherwise,
+            headless: wanted.headless,
             rules: u32::try_from(rules).unwrap_or(u32::MAX),
             up: session.line().is_some_and(|line| !line.is_gone()),
         })

@@ -146,6 +146,15 @@ impl Daemon {
         let request = path.as_deref().map(|path| (method.unwrap_or("GET"), path));
         let found = matcher.explain(&place, port, request);
         let hint = if found.hint.is_empty() { String::new() } else { format!(" ({})", found.hint) };
+        if found.outcome == Outcome::Ask && doc.spec.network.is_some_and(|wanted| wanted.headless) {
+            return Ok(NetworkExplanation {
+                outcome: "deny".into(),
+                code: "nobody-to-ask".into(),
+                rule: found.rule,
+                tls: None,
+                sentence: format!("{}, and nobody is there to be asked", found.sentence),
+            });
+        }
         Ok(NetworkExplanation {
             outcome: match found.outcome {
                 Outcome::Allow => "allow",

@@ -35,11 +35,11 @@ impl Daemon {
             text.push_str("- none so far\n");
         }
         text.push_str(match wanted.otherwise {
-            Otherwise::Ask => {
+            Otherwise::Ask if !wanted.headless => {
                 "\nFor any other host the user is asked while your request waits, up to a minute. \
                  Ask for what you need once, and wait.\n"
             }
-            Otherwise::Deny => {
+            Otherwise::Ask | Otherwise::Deny => {
                 "\nAny other host is refused at once. Trying again changes nothing.\n"
             }
         });

@@ -60,8 +60,8 @@ fn network(wanted: Option<&WantedNetwork>) -> String {
     let named: Vec<String> = hosts.chain(presets).take(MAX_NAMED).collect();
     let named = if named.is_empty() { "no host by itself".to_owned() } else { named.join(", ") };
     let rest = match wanted.otherwise {
-        Otherwise::Ask => "the user is asked about others",
-        Otherwise::Deny => "others are refused",
+        Otherwise::Ask if !wanted.headless => "the user is asked about others",
+        Otherwise::Ask | Otherwise::Deny => "others are refused",
     };
     format!("{named}; {rest}")
 }

@@ -4,6 +4,7 @@
 //! names it; nothing leaves the machine.
 
 use super::{Desk, id, text};
+use crate::programs::tty::Tty;
 use crate::support::{for_everyone, need, until};
 use cowork_testbed::Person;
 use serde_json::Value;
@@ -19,6 +20,7 @@ for_everyone!(
     rules_change_while_it_runs,
     what_left_this_machine_is_counted,
     an_unknown_host_waits_for_the_user,
+    somebody_at_a_terminal_is_asked,
     the_answer_is_no,
     an_answer_for_always_stands,
     a_port_is_published,
@@ -372,6 +374,25 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
     // Not asked again in this session.
     assert!(by_proxy(&desk, id, &url).ends_with(" 200"));
     assert_eq!(desk.json(&["requests", "--json", id]), Value::Array(Vec::new()));
+}
+
+/// The same command is refused at once where nobody is.
+fn somebody_at_a_terminal_is_asked(person: Person) {
+    need("curl", "curl");
+    let desk = Desk::new(person);
+    let id = &id("seen", person);
+    let server = Server::start();
+    let (rule, url) = (server.rule(), server.url("/seen"));
+    let run = ["run", "--id", id, "--ask", &rule, "--", "curl", "-sS", &url];
+    let alone = desk.say(&run);
+    assert!(alone.text().contains("\"nobody-to-ask\""), "{} {}", alone.text(), alone.err);
+    let mut tty = Tty::start(person, desk.work.path(), &run);
+    until("the session is made", || desk.say(&["status", id]).code == 0);
+    let request = waiting(&desk, id);
+    desk.good(&["decide", &request["id"].to_string(), "allow"]);
+    tty.see("served GET /seen 0");
+    assert_eq!(tty.end(), 0, "{}", tty.seen());
+    assert_eq!(server.asked(), ["GET /seen"]);
 }
 
 fn the_answer_is_no(person: Person) {
