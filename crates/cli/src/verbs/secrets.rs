@@ -268,8 +268,7 @@ fn list(output: &Output) -> Result<ExitCode, Failure> {
     if output.json {
         return show::json(&secrets);
     }
-    let titles =
-        ["NAME", "HOSTS", "MODE", "AS", "VARIABLE", "FILES", "SET", "RENEWED", "STORE", "SESSIONS"];
+    let titles = ["NAME", "HOSTS", "MODE", "AS", "VARIABLE", "FILES", "SET", "RENEWED", "SESSIONS"];
     let mut table = Table::new(titles);
     for secret in &secrets {
         let mode = match secret.mode {
@@ -286,11 +285,17 @@ fn list(output: &Output) -> Result<ExitCode, Failure> {
             secret.files.join(",").into(),
             units::moment(&secret.set).into(),
             renewed(secret).into(),
-            (&secret.store).into(),
             secret.sessions.join(",").into(),
         ]);
     }
-    show::print(table.render(Colour::of_stdout()))
+    let mut text = table.render(Colour::of_stdout());
+    // All of them are in the same place.
+    if let Some(secret) = secrets.first() {
+        text.push_str("\nvalues: ");
+        text.push_str(&neutral::line(&secret.store));
+        text.push('\n');
+    }
+    show::print(text)
 }
 
 /// How far the renewal of a secret has come, in a word.

@@ -171,7 +171,8 @@ pub struct Secret {
     /// How it is renewed, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal: Option<RenewalState>,
-    /// Where its value is kept: `keyring`, `file`.
+    /// Where its value is kept, and where the key to that is: `sealed file; key in the kernel's
+    /// keyring and a 0600 file`.
     pub store: String,
     /// Sessions that use it.
     #[schemars(inner(regex(pattern = ID)))]

@@ -220,7 +220,7 @@ impl Daemon {
     }
 
     fn show_secret(&self, name: &str, kept: &Kept) -> Secret {
-        let store = if self.secrets.vault.has_keyring() { "keyring" } else { "file" };
+        let store = self.secrets.vault.describe();
         let users = self.users_of(&Key::of_user(name));
         Secret {
             name: name.to_owned(),

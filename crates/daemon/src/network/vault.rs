@@ -83,9 +83,14 @@ impl Vault {
         Ok(key.in_keyring)
     }
 
-    /// Whether the kernel's keyring has the key.
-    pub(crate) fn has_keyring(&self) -> bool {
-        self.key_in_keyring().is_some()
+    /// Where values are, and where the key is, in words.
+    pub(crate) fn describe(&self) -> &'static str {
+        match (self.key_in_keyring().is_some(), self.key_in_file().is_some()) {
+            (true, true) => "sealed file; key in the kernel's keyring and a 0600 file",
+            (true, false) => "sealed file; key in the kernel's keyring",
+            (false, true) => "sealed file; key in a 0600 file",
+            (false, false) => "sealed file; its key is missing",
+        }
     }
 
     fn key_in_keyring(&self) -> Option<[u8; 32]> {
@@ -149,6 +154,7 @@ mod tests {
         let folder = Folder::new(Person::Root, "vault");
         let vault = Vault::new(folder.path());
         assert!(vault.open().unwrap().is_none());
+        assert_eq!(vault.describe(), "sealed file; its key is missing");
         for text in ["a secret value", "another value"] {
             vault.seal(text.as_bytes()).unwrap();
             assert_eq!(vault.open().unwrap().unwrap(), text.as_bytes());
@@ -160,6 +166,15 @@ mod tests {
             let bytes = std::fs::read(path).unwrap();
             assert!(!bytes.windows(5).any(|part| part == b"value"), "{name}");
         }
+        let both = vault.describe();
+        assert!(
+            both.starts_with("sealed file; key in ") && both.ends_with("a 0600 file"),
+            "{both}"
+        );
+        std::fs::remove_file(folder.path().join("secrets.key")).unwrap();
+        let without = vault.describe();
+        assert_eq!(without.contains("keyring"), both.contains("keyring"), "{without}");
+        assert!(!without.contains("0600"), "{without}");
     }
 
     #[test]

@@ -61,6 +61,11 @@ fn a_value_is_never_shown(person: Person) {
     let said = set(&desk, &arguments, format!("{VALUE}\n").as_bytes());
     assert!(said.good().starts_with("token is kept ("), "{}", said.text());
     assert!(said.text().contains("for api.example.com"), "{}", said.text());
+    // It is said where values are, and where the key to them is.
+    let listed = desk.good(&["secret", "ls"]);
+    let store = listed.lines().last().unwrap_or_default();
+    assert!(store.starts_with("values: sealed file; key in "), "{listed}");
+    assert!(store.ends_with("a 0600 file"), "{listed}");
     desk.make(id, &["--secret", "token"]);
     let inside = desk.sh(id, "echo \"$TOKEN\"; env; cat /proc/*/environ 2>/dev/null; grep -r cw-canary / \
                               2>/dev/null --exclude-dir=proc --exclude-dir=usr --exclude-dir=sys | head");
