@@ -3,6 +3,7 @@
 use cowork_api::egress::{Hidden, Parent};
 use cowork_client::types::Retention;
 use cowork_policy::Bytes;
+use cowork_policy::egress::Exception;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -164,17 +165,17 @@ pub(crate) fn parent(proxy: &str, except: &str) -> Result<Parent, String> {
         let coded = base64::engine::general_purpose::STANDARD.encode(who);
         Hidden(format!("Basic {coded}").into_bytes())
     });
+    let except: Vec<String> =
+        except.split(',').map(str::trim).filter(|e| !e.is_empty()).map(Into::into).collect();
+    for one in &except {
+        one.parse::<Exception>().map_err(|error| error.to_string())?;
+    }
     Ok(Parent {
         host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
         port: port.parse().map_err(|_no_port| wrong())?,
         tls,
         authorization,
-        except: except
-            .split(',')
-            .map(str::trim)
-            .filter(|e| !e.is_empty())
-            .map(Into::into)
-            .collect(),
+        except,
     })
 }
 
@@ -195,6 +196,10 @@ mod tests {
         for bad in ["proxy", "socks5://proxy:1", "http://proxy", "http://proxy:x"] {
             assert!(super::parent(bad, "").is_err(), "{bad}");
         }
+        let parent = super::parent("http://proxy:1", "a.example:8443,10.0.0.0/8").unwrap();
+        assert_eq!(parent.except, ["a.example:8443", "10.0.0.0/8"]);
+        let refused = super::parent("http://proxy:1", "a.example, b.example:x").unwrap_err();
+        assert!(refused.starts_with("\"b.example:x\" is nothing that is reached"), "{refused}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> 
     let place = allowed.place();
     let reach = async {
         if let Some(parent) = &house.dialer.parent
-            && parent.serves(place)
+            && parent.serves(place, allowed.port())
         {
             if let Place::Address(address) = place {
                 judged(house, allowed, *address)?;

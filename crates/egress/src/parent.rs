@@ -2,9 +2,8 @@
 
 use crate::dial::{Dialled, connect, no_such_name};
 use crate::office::Refusal;
-use cowork_api::egress::{Hidden, Network, Parent};
-use cowork_policy::egress::address::contains;
-use cowork_policy::egress::{HostName, Place};
+use cowork_api::egress::{Hidden, Parent};
+use cowork_policy::egress::{Exception, ExceptionError, Place};
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +20,7 @@ pub(crate) struct ParentProxy {
     place: Place,
     port: u16,
     authorization: Option<Hidden>,
-    except: Vec<Except>,
+    except: Vec<Exception>,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -29,15 +28,6 @@ impl std::fmt::Debug for ParentProxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ParentProxy({}:{})", self.place, self.port)
     }
-}
-
-/// What is reached without the parent.
-#[derive(Clone, Debug)]
-enum Except {
-    Everything,
-    /// A name and all below it.
-    Domain(String),
-    Network(Network),
 }
 
 impl ParentProxy {
@@ -53,22 +43,16 @@ impl ParentProxy {
         } else {
             None
         };
-        let except = parent.except.iter().filter_map(|text| except(text)).collect();
+        let except = parent.except.iter().map(|text| text.parse());
+        let except = except.collect::<Result<_, ExceptionError>>();
+        let except = except.map_err(|error| error.to_string())?;
         let authorization = parent.authorization.clone();
         Ok(Self { place, port: parent.port, authorization, except, tls })
     }
 
-    /// Whether a place is reached through the parent.
-    pub(crate) fn serves(&self, place: &Place) -> bool {
-        let excepted = |except: &Except| match (except, place) {
-            (Except::Everything, _) => true,
-            (Except::Domain(domain), Place::Name(name)) => {
-                let below = |rest: &str| rest.is_empty() || rest.ends_with('.');
-                name.as_str().strip_suffix(domain.as_str()).is_some_and(below)
-            }
-            (Except::Network(network), Place::Address(address)) => contains(network, *address),
-            (Except::Domain(_) | Except::Network(_), _) => false,
-        };
+    /// Whether a port of a place is reached through the parent.
+    pub(crate) fn serves(&self, place: &Place, port: u16) -> bool {
+        let excepted = |except: &Exception| except.is_about(place, port);
         !matches!(place, Place::HostLoopback) && !self.except.iter().any(excepted)
     }
 
@@ -139,7 +123,7 @@ impl ParentProxy {
 
     fn failed(&self, why: &impl std::fmt::Display) -> Refusal {
         let sentence = format!("the parent proxy {}:{}: {why}", self.place, self.port);
-        Refusal::new("parent", sentence, "the user chose this proxy; `cowork doctor` tests it")
+        Refusal::new("parent", sentence, "the user chose this proxy, and can choose another one")
     }
 }
 
@@ -181,25 +165,6 @@ where
     Ok(ours)
 }
 
-/// Reads one part of `NO_PROXY`; what cannot be read excepts nothing.
-fn except(text: &str) -> Option<Except> {
-    let text = text.trim();
-    if text == "*" {
-        return Some(Except::Everything);
-    }
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse().ok()?)),
-        None => (text, None),
-    };
-    if let Ok(address) = address.parse::<IpAddr>() {
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        return Some(Except::Network(Network { address, bits: bits.unwrap_or(whole) }));
-    }
-    let name = text.trim_start_matches("*.").trim_start_matches('.');
-    let name: HostName = name.parse().ok()?;
-    Some(Except::Domain(name.as_str().to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::ParentProxy;
@@ -212,23 +177,18 @@ mod tests {
             port: 8080,
             tls: false,
             authorization: None,
-            except: [".corp.example", "*.test", "10.0.0.0/8", "::1", "what is this"]
-                .map(String::from)
-                .to_vec(),
+            except: [".corp.example", "one.example:8443", "10.0.0.0/8"].map(String::from).to_vec(),
         };
         let parent = ParentProxy::new(&parent, &[]).unwrap();
-        for (place, serves) in [
-            ("example.com", true),
-            ("corp.example", false),
-            ("a.corp.example", false),
-            ("notcorp.example", true),
-            ("a.test", false),
-            ("10.1.2.3", false),
-            ("11.1.2.3", true),
-            ("::1", false),
-            ("host.cowork.internal", false),
+        for (place, port, serves) in [
+            ("example.com", 443, true),
+            ("a.corp.example", 443, false),
+            ("one.example", 8443, false),
+            ("one.example", 443, true),
+            ("10.1.2.3", 22, false),
+            ("host.cowork.internal", 80, false),
         ] {
-            assert_eq!(parent.serves(&place.parse().unwrap()), serves, "{place}");
+            assert_eq!(parent.serves(&place.parse().unwrap(), port), serves, "{place}");
         }
     }
 }

@@ -9,6 +9,7 @@
 //! Deliberately absent: looking names up, and the clock. Quotas are counted by whoever carries out.
 
 pub mod address;
+mod except;
 pub mod file;
 mod matcher;
 mod name;
@@ -16,5 +17,6 @@ pub mod presets;
 pub mod rule;
 pub mod target;
 
+pub use except::{Exception, ExceptionError};
 pub use matcher::{Explanation, MAX_RANGE, Matcher, Outcome, Treatment, Verdict};
 pub use name::{HostName, HostNameError, Place};
