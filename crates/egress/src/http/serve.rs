@@ -12,6 +12,7 @@ use crate::prefixed::Prefixed;
 use bytes::BytesMut;
 use cowork_api::egress::{HOST_NAME, SOMEBODY, Target, What};
 use cowork_policy::egress::Place;
+use http_body_util::BodyExt as _;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::AlertDescription;
@@ -19,7 +20,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -40,8 +41,10 @@ const TIME_FOR_ROOM: Duration = Duration::from_secs(3);
 /// Longest that it takes to tell a client that it is not served, and most bytes read meanwhile.
 const TIME_TO_TURN_AWAY: Duration = Duration::from_secs(2);
 const MAX_TURNED_AWAY: u64 = 64 * 1024;
-/// Longest that a client may take to greet.
-const TIME_TO_GREET: Duration = Duration::from_secs(30);
+/// Longest that a client may take for each half of its greeting.
+const TIME_TO_GREET: Duration = Duration::from_secs(10);
+/// How often a connection of HTTP/2 is looked at: one without a request is let go after a time.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Longest that a client waits in its greeting for the host: clients give up after ten seconds.
 const TIME_TO_MIRROR: Duration = Duration::from_secs(5);
 /// Most requests at a time in one connection of HTTP/2.
@@ -178,10 +181,11 @@ pub(super) async fn inspect(
         flow: Arc::clone(&line.flow),
         target: line.base.clone(),
     };
+    // One that says nothing takes no place away from those who do.
+    let Ok(Ok((beginning, stream))) = timeout(PATIENCE, begin(stream)).await else { return };
     if let Err(refusal) = line.admit().await {
         return turn_away(stream, &line.base, &refusal).await;
     }
-    let Ok(Ok((beginning, stream))) = timeout(PATIENCE, begin(stream)).await else { return };
     match beginning {
         Beginning::Nothing => {}
         Beginning::One => one(stream, Arc::new(line)).await,
@@ -425,9 +429,21 @@ async fn two<S>(stream: S, line: Arc<Line>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let activity = Arc::new(AtomicU32::new(0));
+    let serving = Arc::clone(&activity);
     let service = service_fn(move |request| {
         let line = Arc::clone(&line);
-        async move { Ok::<_, Infallible>(exchange(line, request).await) }
+        let busy = Arc::clone(&serving);
+        busy.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let response = exchange(line, request).await;
+            // Until its last byte is sent a request is under way.
+            let hold = move |fault| {
+                drop(Arc::clone(&busy));
+                fault
+            };
+            Ok::<_, Infallible>(response.map(|body| body.map_err(hold).boxed_unsync()))
+        }
     });
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -437,5 +453,29 @@ where
         .max_header_list_size(MAX_HEADERS)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service);
-    cowork_sys::ignore(connection.await);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        ended = &mut connection => return cowork_sys::ignore(ended),
+        () = idle(&activity) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    cowork_sys::ignore(timeout(TIME_TO_TURN_AWAY, connection).await);
+}
+
+/// Waits until a connection has had no request for long: at first for the time that a head may take,
+/// later for the time that a client may say nothing. Every request under way holds `activity`, which
+/// counts them; so do the connection and its service.
+async fn idle(activity: &Arc<AtomicU32>) {
+    let (mut seen, mut since) = (0, Instant::now());
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let now = activity.load(Ordering::Relaxed);
+        if now != seen || Arc::strong_count(activity) > 2 {
+            (seen, since) = (now, Instant::now());
+        }
+        let patience = if seen == 0 { TIME_FOR_HEAD } else { PATIENCE };
+        if since.elapsed() > patience {
+            return;
+        }
+    }
 }

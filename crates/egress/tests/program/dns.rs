@@ -164,29 +164,103 @@ fn names_appear_and_vanish_with_the_rules() {
     }
 }
 
+/// Asks over one connection of TCP, several questions at a time: the code of each answer.
+fn ask_all(stream: &mut std::net::TcpStream, names: &[String]) -> Vec<u16> {
+    let mut asked = Vec::new();
+    for name in names {
+        let question = question(name, RecordType::A).to_vec().unwrap();
+        asked.extend(u16::try_from(question.len()).unwrap().to_be_bytes());
+        asked.extend(question);
+    }
+    stream.write_all(&asked).unwrap();
+    let code = |_: &String| {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut answer = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut answer).unwrap();
+        u16::from(answer[3] & 15)
+    };
+    names.iter().map(code).collect()
+}
+
+const ANSWERED: u16 = 0;
+const NO_ROOM: u16 = 2;
+const REFUSED: u16 = 5;
+
+fn asking() -> Rules {
+    Rules { generation: 1, otherwise: Otherwise::Ask, rules: Vec::new() }
+}
+
 #[test]
-fn a_flood_is_refused_and_places_run_out_without_harm() {
-    let asking = Rules { generation: 1, otherwise: Otherwise::Ask, rules: Vec::new() };
-    let session = Session::start(asking);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(session.dns).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let mut codes = std::collections::BTreeMap::new();
-    let mut buffer = [0; 512];
-    let began = Instant::now();
-    let mut number = 0;
-    while began.elapsed() < Duration::from_secs(2) {
-        for _ in 0..50 {
-            number += 1;
-            let asked = question(&format!("n{number}.example."), RecordType::A);
-            socket.send(&asked.to_vec().unwrap()).unwrap();
-        }
-        for _ in 0..50 {
-            if socket.recv(&mut buffer).is_ok() {
-                *codes.entry(buffer[3] & 15).or_insert(0) += 1;
-            }
+fn a_flood_is_refused_and_passes() {
+    let session = std::sync::Arc::new(Session::start(asking()));
+    let flooders: Vec<_> = (0..4)
+        .map(|_| {
+            let session = std::sync::Arc::clone(&session);
+            std::thread::spawn(move || {
+                let mut stream = reach(session.dns_tcp);
+                let names = vec!["again.example.".to_owned(); 100];
+                let deadline = Instant::now() + PATIENCE;
+                let mut answered = 0;
+                while Instant::now() < deadline {
+                    let codes = ask_all(&mut stream, &names);
+                    assert!(codes.iter().all(|code| [ANSWERED, REFUSED].contains(code)));
+                    answered += codes.iter().filter(|code| **code == ANSWERED).count();
+                    if codes.contains(&REFUSED) {
+                        return answered;
+                    }
+                }
+                panic!("nothing was refused of what came after {answered} answers");
+            })
+        })
+        .collect();
+    let answered: usize = flooders.into_iter().map(|flooder| flooder.join().unwrap()).sum();
+    assert!(answered > 0);
+    assert!(session.memory() < 64 * 1024 * 1024, "{}", session.memory());
+    // In the next second there is an answer again, over either way.
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(ask_all(&mut reach(session.dns_tcp), &["later.example.".into()]), [ANSWERED]);
+    assert!(address(&session, "later.example.", RecordType::A).is_some());
+}
+
+#[test]
+fn when_no_address_is_left_names_that_have_one_keep_it() {
+    let session = Session::start(asking());
+    let first = address(&session, "n1.example.", RecordType::A).unwrap();
+    let mut stream = reach(session.dns_tcp);
+    let (mut number, mut answered, mut full) = (2_u32, 1, 0);
+    let deadline = Instant::now() + Duration::from_mins(3);
+    while full == 0 {
+        assert!(Instant::now() < deadline, "{answered} names have an address");
+        let names: Vec<String> =
+            (0..100).map(|more| format!("n{}.example.", number + more)).collect();
+        let codes = ask_all(&mut stream, &names);
+        let count = |wanted: u16| codes.iter().filter(|code| **code == wanted).count();
+        (answered, full) = (answered + count(ANSWERED), full + count(NO_ROOM));
+        assert_eq!(count(ANSWERED) + count(NO_ROOM) + count(REFUSED), names.len());
+        number += 100;
+        if count(REFUSED) > 0 {
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
-    assert!(codes.get(&0).is_some_and(|answered| *answered > 1000), "{codes:?}");
+    assert_eq!(answered, cowork_egress::names::MAX_NAMES);
     assert!(session.memory() < 64 * 1024 * 1024, "{}", session.memory());
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(address(&session, "n1.example.", RecordType::A), Some(first));
+    assert_eq!(ask_all(&mut stream, &["one.more.example.".into()]), [NO_ROOM]);
+    let exhausted =
+        |record: &cowork_api::egress::Record| format!("{record:?}").contains("\"names-exhausted\"");
+    assert!(session.records().iter().any(exhausted));
+    // Whoever names a host to the proxy needs no address for it.
+    let port = crate::session::echo();
+    session.send(&ToEgress::Rules(Box::new(rules([crate::session::allow_loopback(port)]))));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut stream = reach(session.http);
+        write!(stream, "CONNECT {LOOPBACK}:{port} HTTP/1.1\r\n\r\n").unwrap();
+        if crate::session::head(&mut stream).starts_with("HTTP/1.1 200 ") {
+            break;
+        }
+        assert!(Instant::now() < deadline);
+    }
 }

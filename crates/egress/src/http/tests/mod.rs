@@ -7,6 +7,7 @@ mod keys;
 mod measuring;
 mod refusing;
 mod server;
+mod slow;
 
 use super::{forward, inspect, undecided};
 use crate::house::House;
