@@ -10,7 +10,9 @@
 #![expect(clippy::tests_outside_test_module, reason = "this whole program is tests")]
 
 mod clients;
+mod faults;
 mod files;
+mod names;
 mod noticed;
 mod oauth;
 mod own;

@@ -1,6 +1,10 @@
 // The servers of the test world: HTTP on 80, HTTPS with HTTP/2 and HTTP/1.1 on 443 and 8443, lines on
-// 7000 (raw TCP, the server speaks first). Every request is written to a log, one JSON line each. Ends
-// when its standard input does.
+// 7000 (raw TCP, the server speaks first), a name server on 53, a proxy on 3128. Every request is
+// written to a log, one JSON line each. Ends when its standard input does.
+//
+// The name server knows no name but `alias.NUMBER.example`, which is another name for an address that is
+// not for sessions. The proxy wants to know who comes, and looks into what goes to port 443: it ends TLS
+// with a certificate of an authority of its own.
 //
 // Tokens: `sk-test-refresh-FAMILY` at /oauth/token gives `sk-test-access-FAMILY-1` and a refresh token
 // with another `-r` behind it, which is the only one that is taken from then on. /protected takes only
@@ -138,6 +142,68 @@ function upgrade(request, socket) {
   });
   socket.on('error', () => {});
 }
+
+// Names.
+const dgram = require('dgram');
+const ALIASES = { 1: [127, 0, 0, 1], 2: [10, 1, 2, 3], 3: [169, 254, 169, 254] };
+function labels(question) {
+  const labels = [];
+  for (let at = 12; question[at]; at += question[at] + 1) labels.push(question.toString('latin1', at + 1, at + 1 + question[at]));
+  return labels;
+}
+function named(question, transport) {
+  const name = labels(question);
+  write({ scheme: 'dns', url: name.join('.'), length: question.length, transport });
+  const address = name[0] === 'alias' && ALIASES[name[1]];
+  const end = 12 + name.reduce((sum, label) => sum + label.length + 1, 1) + 4;
+  const head = Buffer.from(question.subarray(0, 12)), asked = question.subarray(12, end);
+  head.writeUInt16BE(address ? 0x8180 : 0x8183, 2);
+  head.writeUInt16BE(0, 8);
+  head.writeUInt16BE(0, 10);
+  if (!address || question.readUInt16BE(end - 4) !== 1) {
+    if (address) head.writeUInt16BE(0x8180, 2);
+    return Buffer.concat([head, asked]);
+  }
+  // alias.N.example is denied.inward, and that is the address.
+  head.writeUInt16BE(2, 6);
+  const other = Buffer.from('\x06denied\x06inward\0', 'latin1');
+  const record = (owner, kind, data) => {
+    const rest = Buffer.alloc(10);
+    rest.writeUInt16BE(kind, 0); rest.writeUInt16BE(1, 2); rest.writeUInt32BE(0, 4); rest.writeUInt16BE(data.length, 8);
+    return Buffer.concat([owner, rest, data]);
+  };
+  return Buffer.concat([
+    head, asked, record(Buffer.from([0xc0, 12]), 5, other), record(other, 1, Buffer.from(address)),
+  ]);
+}
+const names = dgram.createSocket('udp4');
+names.on('message', (question, from) => names.send(named(question, 'udp'), from.port, from.address));
+names.bind(53);
+for (const port of [53, 853]) {
+  net.createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (data) => write({ scheme: 'dns', url: data.toString('latin1'), length: data.length, transport: `tcp ${port}` }));
+  }).listen(port, '0.0.0.0');
+}
+
+// A proxy.
+const corporate = http2.createSecureServer({
+  key: fs.readFileSync(`${folder}/corporate.key`), cert: fs.readFileSync(`${folder}/corporate-server.pem`), allowHTTP1: true,
+}, serve('https'));
+const parent = http.createServer((request, response) => { response.writeHead(400); response.end(); });
+parent.on('connect', (request, socket) => {
+  const known = request.headers['proxy-authorization'] === 'Basic ' + Buffer.from('me:secret').toString('base64');
+  write({ scheme: 'proxy', method: 'CONNECT', url: request.url, headers: request.headers });
+  socket.on('error', () => {});
+  if (!known) { socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n'); return; }
+  socket.write('HTTP/1.1 200 OK\r\n\r\n');
+  const port = Number(request.url.split(':').pop());
+  if (port === 443) { corporate.emit('connection', socket); return; }
+  const far = net.connect(port, '127.0.0.1');
+  far.on('error', () => socket.destroy());
+  far.pipe(socket).pipe(far);
+});
+parent.listen(3128, '0.0.0.0');
 
 const plain = http.createServer(serve('http'));
 plain.on('upgrade', upgrade);

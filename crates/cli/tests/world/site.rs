@@ -21,7 +21,7 @@ const THERE_6: &str = "2a00:1450:7::7";
 const HERE_6: &str = "2a00:1450:7::1";
 
 /// Names that the other network's servers have.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 8] = [
     "web.example",
     "api.example",
     "sub.web.example",
@@ -29,6 +29,7 @@ pub(crate) const NAMES: [&str; 7] = [
     "git.example",
     "ssh.example",
     "db.example",
+    "proxy.example",
 ];
 
 /// What a world's daemon is told beside the usual.
@@ -38,6 +39,9 @@ pub(crate) enum Way {
     EveryPort,
     /// Connections to ports that rules name arrive, as where the kernel lacks the rest.
     NamedPorts,
+    /// It is behind a proxy that looks into TLS; it trusts the authority of that, and not the one of
+    /// the servers.
+    BehindProxy,
 }
 
 /// The world of one person.
@@ -77,6 +81,11 @@ impl Site {
         Self::new(person, Way::EveryPort)
     }
 
+    /// A world whose daemon is behind a proxy.
+    pub(crate) fn behind_proxy(person: Person) -> Self {
+        Self::new(person, Way::BehindProxy)
+    }
+
     fn new(person: Person, way: Way) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let folder = Folder::new(person, "world");
@@ -95,6 +104,7 @@ impl Site {
             format!("{HERE} own.example"),
         ]);
         folder.write("hosts", hosts.join("\n") + "\n");
+        folder.write("resolv.conf", format!("nameserver {THERE}\noptions timeout:1 attempts:1\n"));
         let script = folder.write("server.js", include_str!("server.js"));
         let mut node = within(&there, &folder);
         node.args(["node".as_ref(), script.as_os_str(), folder.path().as_os_str()]);
@@ -129,7 +139,18 @@ impl Site {
 
     /// Whether connections to every port arrive at the way out of its sessions.
     pub(crate) fn every_port_arrives(&self) -> bool {
-        self.way == Way::EveryPort
+        self.way != Way::NamedPorts
+    }
+
+    /// The process id of the world's web servers, in whose network everything else is.
+    pub(crate) fn there(&self) -> u32 {
+        self.servers.first().expect("they were started").0.id()
+    }
+
+    /// The process id of the daemon.
+    pub(crate) fn daemon(&self) -> String {
+        let pid = whole(&self.folder.path().join("run/daemon.pid"));
+        String::from_utf8(pid).expect("it is a number").trim().to_owned()
     }
 
     fn wait_for_daemon(&self) {
@@ -219,17 +240,26 @@ impl Site {
 fn variables(person: Person, way: Way, folder: &Folder) -> Vec<(String, String)> {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let home = person.home().display().to_string();
+    let (parent, except) = match way {
+        Way::BehindProxy => ("http://me:secret@proxy.example:3128", "api.example:80"),
+        Way::EveryPort | Way::NamedPorts => ("", ""),
+    };
+    let roots = if way == Way::BehindProxy { "corporate.pem" } else { "ca.pem" };
     [
         ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
         ("HOME", home),
         ("LANG", "C.UTF-8".to_owned()),
         ("COWORK_RUNTIME_DIR", at("run")),
         ("COWORK_STATE_DIR", at("state")),
-        ("COWORK_EXTRA_ROOTS", at("ca.pem")),
+        ("COWORK_EXTRA_ROOTS", at(roots)),
+        ("COWORK_PARENT_PROXY", parent.to_owned()),
+        ("COWORK_NO_PROXY", except.to_owned()),
         ("COWORK_CAPTURE", if way == Way::NamedPorts { "ports" } else { "all" }.to_owned()),
     ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
     .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    .collect()
 }
 
 /// Starts servers that say when they are ready, and end with their standard input.
@@ -295,8 +325,9 @@ fn within(network: &str, folder: &Folder) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/run/netns/{network}"));
     command.args(["unshare", "--mount", "--propagation", "private", "sh", "-c"]);
-    command.arg("mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"").arg("sh");
-    command.arg(folder.path().join("hosts"));
+    let names = "mount --bind \"$1/hosts\" /etc/hosts && \
+                 mount --bind \"$1/resolv.conf\" /etc/resolv.conf && shift && exec \"$@\"";
+    command.arg(names).arg("sh").arg(folder.path());
     command
 }
 
@@ -325,20 +356,26 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
 }
 
-/// An authority that only this world's daemon trusts, and a certificate for the names.
+/// Authorities that only this world's daemon trusts, and certificates for the names: one of the
+/// servers, and one of the proxy.
 fn write_certificates(folder: &Folder) {
-    let key = KeyPair::generate().expect("a key");
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.distinguished_name.push(rcgen::DnType::CommonName, "the test world");
-    let certificate = authority.self_signed(&key).expect("a certificate");
-    folder.write("ca.pem", certificate.pem());
+    write_certificate(folder, "ca.pem", "server.pem", "server.key");
+    write_certificate(folder, "corporate.pem", "corporate-server.pem", "corporate.key");
     folder.write("desk/.keep", "");
     for name in ["run", "state"] {
         let path = folder.write(&format!("{name}/.keep"), "");
         let parent = path.parent().expect("it lies in a folder");
         private(parent);
     }
+}
+
+fn write_certificate(folder: &Folder, root: &str, leaf: &str, leaf_key: &str) {
+    let key = KeyPair::generate().expect("a key");
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(rcgen::DnType::CommonName, format!("the test world {root}"));
+    let certificate = authority.self_signed(&key).expect("a certificate");
+    folder.write(root, certificate.pem());
     let issuer = Issuer::new(authority, key);
     let mut names: Vec<String> = NAMES.map(ToOwned::to_owned).into();
     names.extend(["six.example".to_owned(), THERE.to_owned()]);
@@ -346,8 +383,8 @@ fn write_certificates(folder: &Folder) {
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate().expect("a key");
     let certificate = server.signed_by(&key, &issuer).expect("a certificate");
-    folder.write("server.pem", certificate.pem());
-    folder.write("server.key", key.serialize_pem());
+    folder.write(leaf, certificate.pem());
+    folder.write(leaf_key, key.serialize_pem());
 }
 
 fn private(folder: &Path) {
