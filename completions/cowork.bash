@@ -779,7 +779,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__explain)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -831,6 +831,10 @@ _cowork() {
                     ;;
                 --net)
                     COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --headless)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 --preset)
@@ -965,7 +969,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__init)
-            opts="-h --workspace --cpus --memory --disk --allow --deny --ask --net --preset --secret --policy --json --help"
+            opts="-h --workspace --cpus --memory --disk --allow --deny --ask --net --headless --preset --secret --policy --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1001,6 +1005,10 @@ _cowork() {
                     ;;
                 --net)
                     COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --headless)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 --preset)
@@ -1081,7 +1089,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__mcp)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --session --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --session --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1133,6 +1141,10 @@ _cowork() {
                     ;;
                 --net)
                     COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --headless)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 --preset)
@@ -1287,7 +1299,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__new)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1339,6 +1351,10 @@ _cowork() {
                     ;;
                 --net)
                     COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --headless)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 --preset)
@@ -1635,7 +1651,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__run)
-            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
+            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1687,6 +1703,10 @@ _cowork() {
                     ;;
                 --net)
                     COMPREPLY=($(compgen -W "off deny ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --headless)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 --preset)

@@ -98,6 +98,9 @@ complete -c cowork -n "__fish_cowork_using_subcommand run" -l ask -d 'A host tha
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
 deny\t'They are refused'
 ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l headless -d 'Nobody is there to be asked: what would wait for your answer is refused at once' -r -f -a "auto\t'Nobody is where `run` has no terminal, neither for input nor for errors, and no `--json`'
+always\t'Nobody is'
+never\t'Somebody is: at another terminal, or a program'"
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l policy -d 'A file of rules in TOML; options add to it' -r -F
@@ -132,6 +135,9 @@ complete -c cowork -n "__fish_cowork_using_subcommand new" -l ask -d 'A host tha
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
 deny\t'They are refused'
 ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l headless -d 'Nobody is there to be asked: what would wait for your answer is refused at once' -r -f -a "auto\t'Nobody is where `run` has no terminal, neither for input nor for errors, and no `--json`'
+always\t'Nobody is'
+never\t'Somebody is: at another terminal, or a program'"
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l policy -d 'A file of rules in TOML; options add to it' -r -F
@@ -480,6 +486,9 @@ complete -c cowork -n "__fish_cowork_using_subcommand init" -l ask -d 'A host th
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
 deny\t'They are refused'
 ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l headless -d 'Nobody is there to be asked: what would wait for your answer is refused at once' -r -f -a "auto\t'Nobody is where `run` has no terminal, neither for input nor for errors, and no `--json`'
+always\t'Nobody is'
+never\t'Somebody is: at another terminal, or a program'"
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l policy -d 'A file of rules in TOML; options add to it' -r -F
@@ -502,6 +511,9 @@ complete -c cowork -n "__fish_cowork_using_subcommand explain" -l ask -d 'A host
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
 deny\t'They are refused'
 ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l headless -d 'Nobody is there to be asked: what would wait for your answer is refused at once' -r -f -a "auto\t'Nobody is where `run` has no terminal, neither for input nor for errors, and no `--json`'
+always\t'Nobody is'
+never\t'Somebody is: at another terminal, or a program'"
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l policy -d 'A file of rules in TOML; options add to it' -r -F
@@ -535,6 +547,9 @@ complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l ask -d 'A host tha
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l net -d 'What becomes of hosts that no rule is about; `off` without any rule, else `deny`' -r -f -a "off\t'There is no network at all'
 deny\t'They are refused'
 ask\t'You are asked; what wants to reach them waits for your answer'"
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l headless -d 'Nobody is there to be asked: what would wait for your answer is refused at once' -r -f -a "auto\t'Nobody is where `run` has no terminal, neither for input nor for errors, and no `--json`'
+always\t'Nobody is'
+never\t'Somebody is: at another terminal, or a program'"
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l policy -d 'A file of rules in TOML; options add to it' -r -F

@@ -44,6 +44,9 @@ _arguments "${_arguments_options[@]}" : \
 '--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
 deny\:"They are refused"
 ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'--headless=[Nobody is there to be asked\: what would wait for your answer is refused at once]::WHEN:((auto\:"Nobody is where \`run\` has no terminal, neither for input nor for errors, and no \`--json\`"
+always\:"Nobody is"
+never\:"Somebody is\: at another terminal, or a program"))' \
 '*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
 '*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
 '--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
@@ -85,6 +88,9 @@ _arguments "${_arguments_options[@]}" : \
 '--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
 deny\:"They are refused"
 ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'--headless=[Nobody is there to be asked\: what would wait for your answer is refused at once]::WHEN:((auto\:"Nobody is where \`run\` has no terminal, neither for input nor for errors, and no \`--json\`"
+always\:"Nobody is"
+never\:"Somebody is\: at another terminal, or a program"))' \
 '*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
 '*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
 '--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
@@ -924,6 +930,9 @@ _arguments "${_arguments_options[@]}" : \
 '--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
 deny\:"They are refused"
 ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'--headless=[Nobody is there to be asked\: what would wait for your answer is refused at once]::WHEN:((auto\:"Nobody is where \`run\` has no terminal, neither for input nor for errors, and no \`--json\`"
+always\:"Nobody is"
+never\:"Somebody is\: at another terminal, or a program"))' \
 '*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
 '*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
 '--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
@@ -956,6 +965,9 @@ _arguments "${_arguments_options[@]}" : \
 '--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
 deny\:"They are refused"
 ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'--headless=[Nobody is there to be asked\: what would wait for your answer is refused at once]::WHEN:((auto\:"Nobody is where \`run\` has no terminal, neither for input nor for errors, and no \`--json\`"
+always\:"Nobody is"
+never\:"Somebody is\: at another terminal, or a program"))' \
 '*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
 '*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
 '--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
@@ -999,6 +1011,9 @@ _arguments "${_arguments_options[@]}" : \
 '--net=[What becomes of hosts that no rule is about; \`off\` without any rule, else \`deny\`]:WORD:((off\:"There is no network at all"
 deny\:"They are refused"
 ask\:"You are asked; what wants to reach them waits for your answer"))' \
+'--headless=[Nobody is there to be asked\: what would wait for your answer is refused at once]::WHEN:((auto\:"Nobody is where \`run\` has no terminal, neither for input nor for errors, and no \`--json\`"
+always\:"Nobody is"
+never\:"Somebody is\: at another terminal, or a program"))' \
 '*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
 '*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
 '--policy=[A file of rules in TOML; options add to it]:FILE:_files' \

@@ -14,6 +14,7 @@ __all__ = [
     "NetworkExplanation",
     "NetworkFlow",
     "NetworkInfo",
+    "NetworkNotice",
     "NetworkRefusal",
     "NetworkTarget",
     "Otherwise",
@@ -140,7 +141,9 @@ class Secret:
     set: datetime
     """When it was last set."""
     store: str
-    """Where its value is kept: ``keyring``, ``file``."""
+    """Where its value is kept, and where the key to that is: ``sealed file; key in the kernel's
+    keyring and a 0600 file``.
+    """
     sessions: list[str]
     """Sessions that use it."""
     files: list[str] = field(default_factory=list)
@@ -186,6 +189,8 @@ class NetworkInfo:
 
     otherwise: Otherwise
     """What becomes of what no rule is about."""
+    headless: bool
+    """Whether nobody is there to be asked: what would wait for an answer is refused at once."""
     presets: list[str]
     """Its presets."""
     rules: list[NamedRule]
@@ -267,6 +272,22 @@ class HostTraffic:
 
 
 @dataclass(frozen=True)
+class NetworkNotice:
+    """Something that a person should know."""
+
+    time: datetime
+    """When it last happened."""
+    target: NetworkTarget
+    """What it is about."""
+    code: str
+    """A stable word for it: ``untrusted-authority``, ``sni-mismatch``, ``secret-reflected``, …."""
+    sentence: str
+    """The sentence, with what to do about it where something can be done."""
+    times: int
+    """How often."""
+
+
+@dataclass(frozen=True)
 class NetworkRefusal:
     """Something that was refused."""
 
@@ -288,6 +309,10 @@ class Traffic:
 
     refused: list[NetworkRefusal]
     """What was refused, the newest first."""
+    noticed: list[NetworkNotice]
+    """What a person should know, the newest first: a client that does not trust the session's
+    authority, a secret that came back in an answer.
+    """
     flows: list[NetworkFlow]
     """What flows now."""
     hosts: list[HostTraffic]

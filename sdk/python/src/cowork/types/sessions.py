@@ -70,6 +70,8 @@ class NetworkBrief:
 
     otherwise: Otherwise
     """What becomes of what no rule is about."""
+    headless: bool
+    """Whether nobody is there to be asked: what would wait for an answer is refused at once."""
     rules: int
     """How many rules it has, with those of its presets and secrets."""
     up: bool

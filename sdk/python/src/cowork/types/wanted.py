@@ -128,12 +128,15 @@ class Network:
     secrets: list[str] = field(default_factory=list)
     otherwise: Otherwise = "deny"
     parent: ParentProxy | None = None
+    headless: bool = False
+    """Nobody is there to be asked: what would wait for an answer is refused at once."""
 
     def body(self) -> dict[str, object]:
         """Say it as the daemon reads it."""
         return {
             "parent": self.parent.body() if self.parent else None,
             "otherwise": self.otherwise,
+            "headless": self.headless,
             "rules": [as_rule(rule).body() for rule in self.rules],
             "presets": list(self.presets),
             "secrets": list(self.secrets),
