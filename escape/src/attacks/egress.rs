@@ -7,7 +7,7 @@ use crate::scene::{Lost, Outcome, Scene};
 use crate::stage::{Shot, Stage};
 use cowork_api::egress::{HOST_NAME, HTTP_PROXY_PORT, SOCKS_PORT};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 const CLASS: &str = "egress";
@@ -48,6 +48,7 @@ pub(crate) const TABLE: &[Attack] = &[
         forward(scene, HOST_NAME, Some(&format!("127.0.0.1:{}", scene.get("tcp")?)))
     }),
     attack("egress.forward-second-request", second),
+    attack("egress.forward-trace", trace),
     attack("egress.socks-literal", |scene| socks5(scene, &[1, 127, 0, 0, 1], "tcp")),
     attack("egress.socks-ipv6", |scene| {
         let mut address = [0; 17];
@@ -57,6 +58,7 @@ pub(crate) const TABLE: &[Attack] = &[
     attack("egress.socks-name", |scene| socks5(scene, b"\x03\x09localhost", "tcp")),
     attack("egress.socks-4", socks4),
     attack("egress.captured-other-port", captured),
+    attack("egress.captured-again-after-nowhere", again),
 ];
 
 fn heard(stage: &Stage, shot: &Shot) -> Option<String> {
@@ -116,6 +118,16 @@ fn forward(scene: &Scene, host: &str, header: Option<&str>) -> Outcome {
     let header = header.map_or_else(String::new, |header| format!("Host: {header}\r\n"));
     let token = scene.token()?;
     let head = format!("GET http://{host}:{port}/{token} HTTP/1.1\r\n{header}\r\n");
+    stream.write_all(head.as_bytes())?;
+    said(&answer(&mut stream)?)
+}
+
+/// A request that its host sends back whole, with what was put in on the way.
+fn trace(scene: &Scene) -> Outcome {
+    let mut stream = proxy(scene, HTTP_PROXY_PORT)?;
+    let (port, token) = (scene.get("allowed")?, scene.token()?);
+    let host = format!("{HOST_NAME}:{port}");
+    let head = format!("TRACE http://{host}/{token} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     said(&answer(&mut stream)?)
 }
@@ -181,4 +193,13 @@ fn captured(scene: &Scene) -> Outcome {
     let mut stream = TcpStream::connect((host, port))?;
     stream.write_all(scene.token()?.as_bytes())?;
     Ok("said".into())
+}
+
+/// A connection to the allowed port, which is then led elsewhere.
+fn again(scene: &Scene) -> Outcome {
+    let port: u16 = scene.get("allowed")?.parse()?;
+    let host = if is_inside(scene) { HOST_NAME } else { "localhost" };
+    let mut places = (host, port).to_socket_addrs()?;
+    let place = places.find(SocketAddr::is_ipv4).ok_or_else(|| Lost::new("it has no address"))?;
+    super::network::say_again(scene, &TcpStream::connect(place)?)
 }
