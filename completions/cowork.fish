@@ -394,8 +394,8 @@ complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_su
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l from -d 'The file with its tokens [default: ~/.claude/.credentials.json]' -r -F
-complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l name -d 'The secret\'s name [default: that of the program]' -r
-complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l host -d 'A host that may get it [default: that of the program]' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l name -d 'The secret\'s name [default: the one that the agent looks for, `claude-oauth`]' -r
+complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l host -d 'A host that may get it [default: those of the program]' -r
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l token-url -d 'Where the tokens are renewed [default: that of the program]' -r
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand secret; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help (see more with \'--help\')'

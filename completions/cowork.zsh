@@ -691,8 +691,8 @@ cargo\:"cargo\: \`CARGO_REGISTRY_TOKEN\`"))' \
 (import)
 _arguments "${_arguments_options[@]}" : \
 '--from=[The file with its tokens \[default\: ~/.claude/.credentials.json\]]:FILE:_files' \
-'--name=[The secret'\''s name \[default\: that of the program\]]:NAME:_default' \
-'*--host=[A host that may get it \[default\: that of the program\]]:HOST:_default' \
+'--name=[The secret'\''s name \[default\: the one that the agent looks for, \`claude-oauth\`\]]:NAME:_default' \
+'*--host=[A host that may get it \[default\: those of the program\]]:HOST:_default' \
 '--token-url=[Where the tokens are renewed \[default\: that of the program\]]:URL:_default' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help (see more with '\''--help'\'')]' \

@@ -321,15 +321,13 @@ pub(crate) enum Program {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A session that uses it (`cowork run --secret claude -- claude`) has a placeholder \
-                  in CLAUDE_CODE_OAUTH_TOKEN, and never a refresh token: tokens are renewed from \
-                  this host, once for all sessions. Renewed tokens replace the imported ones: the \
+#[command(after_help = "`cowork claude` uses what was taken over. A session has a placeholder in \
+                  CLAUDE_CODE_OAUTH_TOKEN, and never a refresh token: tokens are renewed from this \
+                  host, once for all sessions. Renewed tokens replace the imported ones: the \
                   program on this host may have to sign in again.\n\n\
                   Examples:\n  \
                   cowork secret import claude\n  \
-                  cowork secret import claude --from /mnt/old/.claude/.credentials.json"
-)]
+                  cowork secret import claude --from /mnt/old/.claude/.credentials.json")]
 pub(crate) struct SecretImport {
     /// The program
     #[arg(value_enum, value_name = "PROGRAM")]
@@ -339,11 +337,11 @@ pub(crate) struct SecretImport {
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
 
-    /// The secret's name [default: that of the program]
+    /// The secret's name [default: the one that the agent looks for, `claude-oauth`]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// A host that may get it [default: that of the program]
+    /// A host that may get it [default: those of the program]
     #[arg(long = "host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
 

@@ -163,10 +163,12 @@ fn tokens(text: &str) -> Result<(String, Option<Renewal>), Failure> {
     Ok((tokens.access_token, Some(renewal)))
 }
 
-/// Where Claude Code renews its tokens, who it says it is, and who gets them.
+/// Where Claude Code renews its tokens, who it says it is, and who gets them: the secret is the one
+/// that the definition of the agent `claude` looks for.
+const CLAUDE_SECRET: &str = "claude-oauth";
 const CLAUDE_TOKENS: &str = "https://platform.claude.com/v1/oauth/token";
 const CLAUDE_CLIENT: &str = "9d1c250a-e61b-44d9-88ed-5944d1962f5e";
-const CLAUDE_HOST: &str = "api.anthropic.com";
+const CLAUDE_HOSTS: [&str; 2] = ["api.anthropic.com", "mcp-proxy.anthropic.com"];
 const CLAUDE_VARIABLE: &str = "CLAUDE_CODE_OAUTH_TOKEN";
 
 /// The file in which Claude Code keeps its tokens.
@@ -206,8 +208,8 @@ fn import(options: &SecretImport) -> Result<ExitCode, Failure> {
             "sign in with `claude`, or keep an API key with `cowork secret set`",
         )
     })?;
-    let hosts =
-        if options.hosts.is_empty() { vec![CLAUDE_HOST.into()] } else { options.hosts.clone() };
+    let usual = || CLAUDE_HOSTS.map(ToOwned::to_owned).to_vec();
+    let hosts = if options.hosts.is_empty() { usual() } else { options.hosts.clone() };
     let new = NewSecret {
         value: tokens.access_token,
         hosts,
@@ -222,7 +224,7 @@ fn import(options: &SecretImport) -> Result<ExitCode, Failure> {
         }),
         ..NewSecret::default()
     };
-    keep(options.name.as_deref().unwrap_or("claude"), &new, &options.output)
+    keep(options.name.as_deref().unwrap_or(CLAUDE_SECRET), &new, &options.output)
 }
 
 /// The value, from standard input or whoever sits at the terminal.

@@ -11,6 +11,7 @@ mod ask;
 mod claude;
 mod codex;
 mod definitions;
+mod imported;
 mod model;
 mod site;
 

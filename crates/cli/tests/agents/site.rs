@@ -15,6 +15,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ const HERE: &str = "11.22.34.1";
 /// The registry that agents are installed from.
 pub(crate) const REGISTRY: &str = "registry.npmjs.org";
 /// Hosts that the models answer for.
-const NAMES: [&str; 3] = ["api.anthropic.com", "api.openai.com", REGISTRY];
+const NAMES: [&str; 4] = ["api.anthropic.com", "platform.claude.com", "api.openai.com", REGISTRY];
 
 /// The world of one person.
 pub(crate) struct Site {
@@ -62,11 +63,17 @@ impl Site {
         })
     }
 
+    /// A world for one test alone: secrets are everybody's in one, and a model hears them all.
+    pub(crate) fn alone(person: Person) -> Self {
+        Self::new(person)
+    }
+
     fn new(person: Person) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
         let folder = Folder::new(person, "agents");
-        let [here, there] = ["a", "b"].map(|end| {
-            format!("agents-{}-{}{end}", std::process::id(), u8::from(person == Person::User))
-        });
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let [here, there] =
+            ["a", "b"].map(|end| format!("agents-{}-{number}{end}", std::process::id()));
         wire(&here, &there);
         let mut hosts: Vec<String> = NAMES.map(|name| format!("{THERE} {name}")).into();
         hosts.push("127.0.0.1 localhost".to_owned());
@@ -162,6 +169,11 @@ impl Site {
         });
         self.model.offer(&format!("/{name}"), listed.to_string().into_bytes());
         self.model.offer(&path, std::fs::read(&archive).expect("tar made it"));
+    }
+
+    /// Answers whoever asks for a path with these bytes.
+    pub(crate) fn offer(&self, path: &str, bytes: Vec<u8>) {
+        self.model.offer(path, bytes);
     }
 
     /// Requests that arrived at the models.

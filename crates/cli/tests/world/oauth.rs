@@ -192,7 +192,7 @@ fn tokens_of_claude_are_taken_over(person: Person) {
     // It has expired: the first request waits for another one.
     let script = "test -n \"$CLAUDE_CODE_OAUTH_TOKEN\" && curl -sS \
                   -H \"Authorization: Bearer $CLAUDE_CODE_OAUTH_TOKEN\" https://api.example/protected/claude";
-    assert_eq!(site.script(&["--secret", "claude"], script).good(), "fresh 0\n");
+    assert_eq!(site.script(&["--secret", "claude-oauth"], script).good(), "fresh 0\n");
     let asked = site.arrived("/oauth/token");
     let ours = asked.iter().find(|one| one["body"].to_string().contains("refresh-claude"));
     let ours = ours.expect("it was renewed");
