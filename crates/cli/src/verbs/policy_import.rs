@@ -5,6 +5,7 @@ use crate::failure::{Failure, note};
 use crate::show;
 use crate::srt::{Found, default_file, read_settings};
 use cowork_srt::import::Imported;
+use cowork_srt::paths::Places;
 use cowork_srt::{Settings, claude, import};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,13 +29,16 @@ fn import(options: &PolicyImport) -> Result<ExitCode, Failure> {
         let sentence = format!("the settings in `{}` cannot be understood", path.display());
         Failure::input(sentence, "").with_cause(wrong.to_string())
     };
-    let Imported { policy, unknown } = match options.from {
-        ImportFrom::Srt => Settings::parse(&text).map(import::srt).map_err(wrong)?,
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::host("there is no current folder", Some(error.to_string())))?;
+    let places = Places { home: &home, here: &here };
+    let imported = match options.from {
+        ImportFrom::Srt => Settings::parse(&text).and_then(|read| import::srt(read, places)),
         ImportFrom::ClaudeCode => {
-            claude::Settings::parse(&text).map(import::claude).map_err(wrong)?
+            claude::Settings::parse(&text).and_then(|settings| import::claude(settings, places))
         }
-    }
-    .map_err(wrong)?;
+    };
+    let Imported { policy, unknown } = imported.map_err(wrong)?;
     for key in unknown {
         note(&format!("`{key}` in `{}` is not known, and left out", path.display()));
     }

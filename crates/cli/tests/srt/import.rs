@@ -1,7 +1,10 @@
 //! Policies from settings.
 
 use crate::desk::Desk;
+use crate::for_everyone;
 use cowork_testbed::{Person, Said};
+
+for_everyone!(denied_names_are_denied_by_the_policy);
 
 fn import(desk: &Desk, arguments: &[&str]) -> Said {
     let mut command = desk.person.cowork();
@@ -45,6 +48,28 @@ fn settings_become_a_policy_that_can_be_used() {
             assert!(explained.contains(rule), "{rule}: {explained}");
         }
     }
+}
+
+/// What settings deny is denied in a session with the policy, and what they allow is not.
+fn denied_names_are_denied_by_the_policy(person: Person) {
+    let desk = Desk::new(person, "denied");
+    desk.folder.write("kept/file.txt", "as it was\n");
+    let srt = desk.text(
+        r#"{"network": {"allowedDomains": [], "deniedDomains": []},
+            "filesystem": {"denyRead": [], "allowWrite": ["."], "denyWrite": ["kept", "*.lock"]}}"#,
+    );
+    let policy = import(&desk, &["srt", &srt]).good();
+    let policy = desk.elsewhere("policy.toml", &policy);
+    let grant = format!("{}=work", desk.here().display());
+    let script = "cd mnt/work; for name in kept/file.txt new.lock .mcp.json sub/.bashrc \
+                  .git/hooks/pre-commit free.txt; do mkdir -p $(dirname $name); \
+                  echo x 2>/dev/null > $name && echo wrote $name; done; true";
+    let mut run = desk.person.cowork();
+    let words = ["run", "--policy", &policy, "--grant", &grant, "--", "sh", "-c", script];
+    let said = Said::of(&run.args(words).output().expect("the program is there")).good();
+    assert_eq!(said, "wrote free.txt\n");
+    assert_eq!(desk.folder.read("kept/file.txt").as_deref(), Some("as it was\n"));
+    assert_eq!(desk.folder.read("free.txt").as_deref(), Some("x\n"));
 }
 
 #[test]
