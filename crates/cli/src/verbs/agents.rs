@@ -54,7 +54,7 @@ pub(crate) fn run(name: &str, options: &AgentRun) -> Result<ExitCode, Failure> {
     env.extend(environment::for_daemon(&options.environment)?);
     let command = NewCommand {
         argv,
-        cwd: Some(here(&mut client, &chosen.id)?.unwrap_or(prepared.cwd)),
+        cwd: Some(prepared.cwd),
         env,
         streams: exec::streams(&own, Form::Bytes),
         size: terminal::size(),
@@ -233,6 +233,7 @@ fn make_ready(
         path: std::env::var_os("PATH").map(|path| Raw::new(path.as_bytes())),
         from: if options.install { AgentSource::Session } else { AgentSource::Any },
         secret: options.secret.clone(),
+        cwd: here(client, id)?,
         ..AgentOptions::default()
     };
     let ask = |wanted: &AgentOptions, client: &mut Client| {
@@ -273,7 +274,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The current folder as the session sees it, if it does.
-fn here(client: &mut Client, id: &str) -> Result<Option<Raw>, Failure> {
+pub(crate) fn here(client: &mut Client, id: &str) -> Result<Option<Raw>, Failure> {
     let Ok(folder) = current() else { return Ok(None) };
     let Some(folder) = folder.to_str() else { return Ok(None) };
     let query = Query::new(target(id, "/path")).with("host", folder);

@@ -51,6 +51,7 @@ pub(crate) fn ask(options: &Ask) -> Result<ExitCode, Failure> {
             program: program.as_deref().map(request::raw),
             path: std::env::var_os("PATH").map(|path| Raw::new(path.as_bytes())),
             secret: options.secret.clone(),
+            cwd: agents::here(&mut client, &id)?,
             ..AgentOptions::default()
         },
     };

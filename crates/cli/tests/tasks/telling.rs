@@ -13,6 +13,7 @@ for_everyone!(
     ask_writes_json,
     messages_come_in_pages_and_events_in_order,
     places_are_told_at_the_start_of_each_task,
+    a_task_is_done_in_the_folder_that_it_was_given_in,
 );
 
 fn ask_prints_the_answer_and_tells_the_rest(person: Person) {
@@ -118,6 +119,37 @@ fn messages_come_in_pages_and_events_in_order(person: Person) {
         .map(|event| event.data["to"].as_str().unwrap_or_default().to_owned())
         .collect();
     assert_eq!(states, ["running", "done"]);
+}
+
+fn a_task_is_done_in_the_folder_that_it_was_given_in(person: Person) {
+    let site = Site::new(person);
+    let id = site.session();
+    let below = site.desk().join("below");
+    std::fs::create_dir(&below).expect("it is ours");
+    std::os::unix::fs::chown(&below, Some(person.uid()), Some(person.uid())).expect("it is root");
+    let words = ["ask", "places\nself\nwrite new.txt x", "--agent", "scripted", "--session", &id];
+    let output = site.cowork(&words).current_dir(&below).output().expect("the program is there");
+    let said = cowork_testbed::Said::of(&output);
+    let at = format!("/sessions/{id}/mnt/desk/below");
+    assert!(said.err.contains(&format!("- current folder: {at}\n")), "{}", said.err);
+    assert!(said.err.contains(&format!("cwd {at}\n")), "{}", said.err);
+    said.good();
+    assert_eq!(site.read("below/new.txt").as_deref(), Some("x"));
+    // The next one is given in the folder itself: another process, in another place.
+    let here = site.ask("self", &["--session", &id]);
+    assert!(here.err.contains(&format!("cwd /sessions/{id}/mnt/desk\n")), "{}", here.err);
+    // A folder that is none, that is a link, or that was not granted is refused by its name.
+    std::os::unix::fs::symlink("/", site.desk().join("link")).expect("it is ours");
+    for wrong in ["desk/missing", "desk/here.txt", "desk/link/etc", "desk/../..", "other"] {
+        let cwd = format!("/sessions/{id}/mnt/{wrong}");
+        let body = json!({ "prompt": "self", "agent": "scripted", "launch": { "cwd": cwd } });
+        let task: Task =
+            site.post(&format!("/v1/sessions/{id}/tasks"), &body).expect("it is taken");
+        let task = site.over(&id, task.number);
+        let reason = task.reason.expect("it failed");
+        assert_eq!(task.state, TaskState::Failed, "{wrong}: {reason:?}");
+        assert!(["no-folder", "bad-path"].contains(&reason.code.as_str()), "{wrong}: {reason:?}");
+    }
 }
 
 fn places_are_told_at_the_start_of_each_task(person: Person) {

@@ -89,6 +89,10 @@ pub struct AgentOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = "^[A-Za-z0-9._-]+$"))]
     pub secret: Option<String>,
+    /// The folder that it works in, as the session sees it: one that was granted, or one in it. The
+    /// first of those that were granted without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<Raw>,
 }
 
 /// What is prepared for an agent.

@@ -4,20 +4,20 @@ use super::SHOWN_AS;
 use super::find::{self, Found, NotFound, Search};
 use super::{inside, known, protocol, settings};
 use crate::daemon::Daemon;
-use crate::session::doc::{self, Phase};
+use crate::session::doc::{self, KeptGrant, Phase};
 use crate::session::{Doc, Session};
 use crate::trouble::Trouble;
 use cowork_agents::{Agent, Choice, Install, Profile, Words};
 use cowork_client::types::{
-    self, Access, AgentOptions, AgentSource, AgentStep, AgentTask, NewGrant, PreparedAgent, Raw,
-    WantedWrites,
+    self, Access, AgentOptions, AgentSource, AgentStep, AgentTask, Grant, NewGrant, PreparedAgent,
+    Raw, WantedWrites,
 };
 use cowork_policy::plan;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// A program as the session sees it.
@@ -28,6 +28,14 @@ struct Placed {
     host: Option<PathBuf>,
     /// A folder of programs that it starts, as the session sees it.
     helpers: Option<PathBuf>,
+}
+
+/// Where an agent works.
+struct Work {
+    /// The first of the user's folders.
+    workspace: String,
+    /// Where it is started.
+    cwd: Raw,
 }
 
 impl Daemon {
@@ -41,11 +49,11 @@ impl Daemon {
         let agent = known::named(name)?;
         session.state().accepts_commands()?;
         let doc = session.doc();
-        let cwd = self.work_folder(session, &doc)?;
+        let Work { workspace, cwd } = self.work_folder(session, &doc, options.cwd.as_ref())?;
         let mut words = Words {
             home: doc.folder(),
             settings: format!("{}/mnt/{}/{}", doc.folder(), plan::ABOUT, settings::below(name)),
-            workspace: cwd.clone(),
+            workspace,
             ..Words::of_machine()
         };
         if options.step == AgentStep::Install {
@@ -79,7 +87,7 @@ impl Daemon {
             agent: agent.name.clone(),
             argv,
             env,
-            cwd: Raw::Text(cwd),
+            cwd,
             program: placed.host.as_deref().map(doc::raw),
             secrets,
             task: agent.task.as_ref().map(|task| AgentTask {
@@ -89,20 +97,58 @@ impl Daemon {
         })
     }
 
-    /// The folder that an agent works in: the first of the user's, if it is the one that was granted.
-    fn work_folder(&self, session: &Session, doc: &Doc) -> Result<String, Trouble> {
-        let first = doc
-            .grants
-            .iter()
-            .find(|kept| kept.phase == Phase::Granted && !kept.grant.name.starts_with(SHOWN_AS));
-        let Some(kept) = first else { return Ok(doc.folder()) };
-        self.place(session, &kept.grant.name, b"").map_err(|trouble| {
-            let path = kept.grant.path.lossy();
-            let hint = format!("revoke it with `cowork revoke {} {}`", doc.id, kept.grant.name);
-            let sentence = format!("`{path}` is no longer the folder that was granted");
+    /// The folder that an agent works in: the one that is wanted, or the first of the user's. It is
+    /// in the one that was granted.
+    fn work_folder(
+        &self,
+        session: &Session,
+        doc: &Doc,
+        wanted: Option<&Raw>,
+    ) -> Result<Work, Trouble> {
+        let granted = |kept: &&KeptGrant| {
+            kept.phase == Phase::Granted && !kept.grant.name.starts_with(SHOWN_AS)
+        };
+        let folders = || doc.grants.iter().filter(granted);
+        let first = folders().next();
+        if let Some(kept) = first {
+            self.check_granted(session, kept)?;
+        }
+        let workspace = first.map_or_else(|| doc.folder(), |kept| kept.grant.at.clone());
+        let Some(wanted) = wanted else {
+            return Ok(Work { cwd: Raw::Text(workspace.clone()), workspace });
+        };
+        let path = doc::path(wanted)?;
+        let around = folders().filter(|kept| path.starts_with(&kept.grant.at));
+        let Some(kept) = around.max_by_key(|kept| kept.grant.at.len()) else {
+            if is_own(&path, doc) {
+                return Ok(Work { workspace, cwd: wanted.clone() });
+            }
+            let sentence = format!("`{}` is in no folder that was granted", wanted.lossy());
+            return Err(Trouble::refused("no-folder", sentence)
+                .with_hint("name one as the session sees it: `cowork status` shows them"));
+        };
+        self.check_granted(session, kept)?;
+        let below = path.strip_prefix(&kept.grant.at).unwrap_or(Path::new(""));
+        let place = self.place(session, &kept.grant.name, below.as_os_str().as_bytes())?;
+        // What is staged is not in the folder, and whoever starts the agent finds out.
+        if kept.grant.access != Access::Staged {
+            place.must_be_folder().map_err(|trouble| {
+                let sentence = format!("`{}` is no folder to work in", wanted.lossy());
+                Trouble::refused("no-folder", sentence).with_cause(trouble.line())
+            })?;
+        }
+        Ok(Work { workspace, cwd: wanted.clone() })
+    }
+
+    /// Refuses a folder that is another one than the one that was granted.
+    fn check_granted(&self, session: &Session, kept: &KeptGrant) -> Result<(), Trouble> {
+        let Grant { name, path, .. } = &kept.grant;
+        let same = self.place(session, name, b"");
+        same.map(drop).map_err(|trouble| {
+            let sentence = format!("`{}` is no longer the folder that was granted", path.lossy());
+            let hint = format!("revoke it with `cowork revoke {} {name}`", session.id);
             Trouble::conflict("folder-changed", sentence).with_cause(trouble.line()).with_hint(hint)
-        })?;
-        Ok(kept.grant.at.clone())
+        })
     }
 
     /// The command that installs an agent in a session, which may reach the registry from now on.
@@ -225,6 +271,16 @@ fn profile_of(doc: &Doc) -> Profile {
         types::Profile::Strict => Profile::Strict,
         types::Profile::Nested => Profile::Nested,
     }
+}
+
+/// Whether a path lies in the session's home and is not, or was not, one of the user's folders.
+fn is_own(path: &Path, doc: &Doc) -> bool {
+    let plain = path.components().all(|part| part != Component::ParentDir);
+    let own = path.strip_prefix(doc.folder()).is_ok_and(|below| {
+        let shared = ["mnt/outputs", "mnt/uploads"].iter().any(|place| below.starts_with(place));
+        shared || !below.starts_with("mnt")
+    });
+    plain && own
 }
 
 /// What an agent's variables are.

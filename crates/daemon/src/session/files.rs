@@ -173,6 +173,13 @@ impl Place {
         Ok((std::fs::File::from(file), u64::try_from(stat.st_size).unwrap_or(0)))
     }
 
+    /// Refuses what is no folder.
+    pub(crate) fn must_be_folder(&self) -> Result<(), Trouble> {
+        self.open(OFlags::PATH | OFlags::DIRECTORY, 0)
+            .map(drop)
+            .map_err(|errno| explain(errno, "open it as a folder"))
+    }
+
     fn parent(&self) -> Result<(Self, PathBuf), Trouble> {
         let name = self.path.file_name().map(PathBuf::from);
         let name = name.ok_or_else(|| Trouble::refused("bad-path", "a file must have a name"))?;

@@ -187,13 +187,15 @@ class Agent:
 
     ``program`` is on the host and used in place of the one that is found on ``PATH``; with
     ``installed`` it is the one that was installed in the session. ``secret`` is what it proves
-    itself with, in place of the first one that is stored.
+    itself with, in place of the first one that is stored. ``cwd`` is the folder that it works in, as
+    the session sees it; the first one that was granted without it.
     """
 
     name: str = "claude"
     program: PathName | None = None
     installed: bool = False
     secret: str | None = None
+    cwd: str | None = None
 
     def launch(self) -> dict[str, object]:
         """Say how it is started, as the daemon reads it."""
@@ -202,6 +204,7 @@ class Agent:
             program=None if self.program is None else raw(host_path(self.program)),
             path=None if path is None else raw(path),
             secret=self.secret,
+            cwd=None if self.cwd is None else raw(self.cwd),
         )
         return {**fields, "from": "session" if self.installed else "any"}
 
