@@ -111,6 +111,8 @@ fn find(client: &mut Client, named: &TaskNamed) -> Result<(String, Task), Failur
 fn show_one(named: &TaskNamed) -> Result<ExitCode, Failure> {
     let mut client = daemon::connect()?;
     let (id, task) = find(&mut client, named)?;
+    let path = target(&id, &format!("/tasks/{}", task.number));
+    let task: Task = client.get(Query::new(path).with("so_far", "true"))?;
     let path = target(&id, &format!("/tasks/{}/messages", task.number));
     let messages: Vec<TaskMessage> = client.list(&Query::new(path))?;
     if named.output.json {
@@ -190,6 +192,10 @@ fn add_summary(text: &mut String, session: &str, summary: &TaskSummary) {
             "refused",
             format!("{host}:{} ({})", refused.target.port, neutral::line(&refused.code)),
         );
+    }
+    for refused in summary.refused_changes.iter().take(LISTED) {
+        let (grant, path) = (neutral::line(&refused.grant), show::raw(&refused.path));
+        line("refused", format!("{grant}/{path} ({})", neutral::line(&refused.reason)));
     }
     for request in summary.requests.iter().take(LISTED) {
         let state = match request.state {

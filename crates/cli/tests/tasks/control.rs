@@ -1,8 +1,8 @@
 //! Steering, pausing, resuming and cancelling.
 
 use crate::for_everyone;
-use crate::site::Site;
-use cowork_client::types::{Task, TaskMessageKind, TaskState};
+use crate::site::{Site, came_of};
+use cowork_client::types::{Page, Task, TaskMessageKind, TaskState};
 use cowork_testbed::Person;
 use serde_json::json;
 use std::time::Duration;
@@ -13,7 +13,36 @@ for_everyone!(
     a_paused_task_stands_still,
     a_cancelled_task_leaves_its_agent_for_the_next,
     an_agent_that_does_not_stop_is_ended,
+    ask_returns_what_became_of_the_task,
 );
+
+/// 4 for a task that was called off, 5 for one whose session was stopped; 0 and 3 by themselves.
+fn ask_returns_what_became_of_the_task(person: Person) {
+    let site = Site::new(person);
+    let id = site.session();
+    let ask = |number: u32, end: &dyn Fn()| {
+        let child = site.ask_beside("say ready\nsleep 60", &["--session", &id]);
+        site.until(|| {
+            let tasks: Page<Task> = site.get(format!("/v1/sessions/{id}/tasks")).ok()?;
+            tasks.items.iter().any(|task| task.number == number).then_some(())
+        });
+        site.said(&id, number, "ready");
+        end();
+        came_of(child)
+    };
+    let cancelled = ask(1, &|| drop(site.say(&["task", "cancel", &id]).good()));
+    assert_eq!(cancelled.code, 4, "{cancelled:?}");
+    assert!(cancelled.err.contains("task 1 of session"), "{cancelled:?}");
+    assert!(cancelled.err.contains(": cancelled"), "{cancelled:?}");
+    let interrupted = ask(2, &|| drop(site.say(&["stop", &id]).good()));
+    assert_eq!(interrupted.code, 5, "{interrupted:?}");
+    assert!(interrupted.err.contains(": interrupted"), "{interrupted:?}");
+    // Nothing that is no answer is on standard output.
+    assert_eq!((cancelled.out.as_str(), interrupted.out.as_str()), ("", ""));
+    site.say(&["start", &id]).good();
+    assert_eq!(site.ask("die 3", &["--session", &id]).code, 3);
+    assert_eq!(site.ask("answer yes", &["--session", &id]).good(), "yes\n");
+}
 
 fn an_agent_hears_what_is_said_while_it_works(person: Person) {
     let site = Site::new(person);

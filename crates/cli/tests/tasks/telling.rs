@@ -14,6 +14,9 @@ for_everyone!(
     messages_come_in_pages_and_events_in_order,
     places_are_told_at_the_start_of_each_task,
     a_task_is_done_in_the_folder_that_it_was_given_in,
+    what_was_refused_is_in_the_summary,
+    what_comes_of_a_task_is_seen_while_it_runs,
+    a_folder_that_is_another_one_is_said_and_can_be_revoked,
 );
 
 fn ask_prints_the_answer_and_tells_the_rest(person: Person) {
@@ -119,6 +122,120 @@ fn messages_come_in_pages_and_events_in_order(person: Person) {
         .map(|event| event.data["to"].as_str().unwrap_or_default().to_owned())
         .collect();
     assert_eq!(states, ["running", "done"]);
+}
+
+/// A session that may reach a port of this host, and change all names but one.
+fn walled(site: &Site, port: u16) -> String {
+    let body = json!({
+        "grants": [{ "path": site.desk(), "access": "rw", "name": "desk" }],
+        "network": { "rules": [{ "host": format!("host.cowork.internal:{port}") }] },
+        "protect": [{ "pattern": "kept", "policy": "deny", "reason": "it is kept" }],
+    });
+    let session: Value = site.post("/v1/sessions", &body).expect("it can be made");
+    session["id"].as_str().expect("it has an id").to_owned()
+}
+
+/// A server on this host's loopback that says the same to everybody: its port.
+fn server() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            // A client that breaks off is its own affair.
+            drop(std::io::Read::read(&mut stream, &mut head));
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nhi\n";
+            drop(std::io::Write::write_all(&mut stream, answer));
+        }
+    });
+    port
+}
+
+fn what_was_refused_is_in_the_summary(person: Person) {
+    let site = Site::new(person);
+    let id = walled(&site, 9);
+    let prompt = "run echo x > kept; echo x > kept; echo x > free\n\
+                  run curl -s -m 20 http://refused.example/; curl -s http://refused.example/\nsleep 0.5";
+    let said = site.ask(prompt, &["--session", &id]);
+    for part in ["  refused  refused.example:80 (", "  refused  desk/kept (it is kept)\n"] {
+        assert!(said.err.contains(part), "{part}: {}", said.err);
+    }
+    let summary = site.task(&id, 1).summary.expect("it is over");
+    let hosts: Vec<_> =
+        summary.refused.iter().map(|one| (one.target.host.as_str(), one.times)).collect();
+    assert_eq!(hosts, [("refused.example", 2)]);
+    let changes: Vec<_> = summary
+        .refused_changes
+        .iter()
+        .map(|one| (one.grant.as_str(), one.path.lossy(), one.reason.as_str(), one.times))
+        .collect();
+    assert_eq!(changes, [("desk", "kept".to_owned(), "it is kept", 2)]);
+    // The next task is not told what was refused to this one.
+    site.ask("run true", &["--session", &id]).good();
+    let next = site.task(&id, 2).summary.expect("it is over");
+    assert!(next.refused.is_empty() && next.refused_changes.is_empty(), "{next:?}");
+}
+
+fn what_comes_of_a_task_is_seen_while_it_runs(person: Person) {
+    let site = Site::new(person);
+    let port = server();
+    let id = walled(&site, port);
+    let prompt = format!(
+        "write new.txt fresh\nrun echo x > kept; curl -s http://host.cowork.internal:{port}/\n\
+         say there\nhear"
+    );
+    site.give(&id, &prompt);
+    site.said(&id, 1, "there");
+    let path = format!("/v1/sessions/{id}/tasks/1");
+    let so_far = site.until(|| {
+        let task: Task = site.get(format!("{path}?so_far=true")).ok()?;
+        let summary = task.summary.filter(|_| task.state == TaskState::Running)?;
+        let all = !summary.reached.is_empty() && !summary.refused_changes.is_empty();
+        all.then_some(summary)
+    });
+    assert_eq!(so_far.reached[0].host, "host.cowork.internal");
+    let changes: Vec<_> =
+        so_far.changes.iter().map(|change| (change.path.lossy(), change.kind)).collect();
+    assert_eq!(changes, [("new.txt".to_owned(), ChangeKind::Added)]);
+    assert_eq!(so_far.refused_changes[0].path.lossy(), "kept");
+    // Nobody has to wait for it who does not ask.
+    assert_eq!(site.task(&id, 1).summary, None);
+    let shown = site.say(&["task", "show", &id]).good();
+    for part in ["running\n", "  added    ", "  reached  host.cowork.internal ("] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    site.say(&["task", "steer", &id, "--say", "go on"]).good();
+    let over = site.over(&id, 1).summary.expect("it is over");
+    assert_eq!((over.changes, over.refused_changes), (so_far.changes, so_far.refused_changes));
+}
+
+fn a_folder_that_is_another_one_is_said_and_can_be_revoked(person: Person) {
+    let site = Site::new(person);
+    let id = site.session();
+    site.ask("run true", &["--session", &id]).good();
+    // Somebody puts another folder in its place.
+    let (desk, moved) = (site.desk(), site.desk().with_extension("moved"));
+    std::fs::rename(&desk, &moved).expect("it is ours");
+    std::fs::create_dir(&desk).expect("it is ours");
+    std::os::unix::fs::chown(&desk, Some(person.uid()), Some(person.uid())).expect("it is root");
+    let refused = site.ask("places", &["--session", &id]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    let path = text(&desk);
+    for part in [
+        format!("`{path}` is no longer the folder that was granted"),
+        format!("revoke it with `cowork revoke {id} desk`"),
+    ] {
+        assert!(refused.err.contains(&part), "{part}: {refused:?}");
+    }
+    // What is advised helps, and the agent is told that the folder is gone.
+    site.say(&["revoke", &id, "desk"]).good();
+    let next = site.ask("places\nself", &["--session", &id]);
+    for part in
+        ["- folders of the user: none\n".to_owned(), format!("- current folder: /sessions/{id}\n")]
+    {
+        assert!(next.err.contains(&part), "{part}: {next:?}");
+    }
+    assert_eq!(next.code, 0, "{next:?}");
 }
 
 fn a_task_is_done_in_the_folder_that_it_was_given_in(person: Person) {

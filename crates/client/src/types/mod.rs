@@ -44,7 +44,8 @@ pub use sessions::{
 };
 pub use tasks::{
     Approvals, NewTask, PlanState, PlanStep, Steer, Task, TaskChange, TaskHost, TaskMessage,
-    TaskMessageKind, TaskRefusal, TaskRequest, TaskState, TaskSummary, TaskUsage,
+    TaskMessageKind, TaskRefusal, TaskRefusedChange, TaskRequest, TaskState, TaskSummary,
+    TaskUsage,
 };
 
 use base64::Engine as _;

@@ -125,7 +125,7 @@ pub struct Task {
     pub answer: Option<String>,
     /// What it used, as the agent says.
     pub usage: TaskUsage,
-    /// What came of it, once it is over.
+    /// What came of it, once it is over; before that what has come of it so far, for whoever asks.
     pub summary: Option<TaskSummary>,
 }
 
@@ -220,7 +220,7 @@ pub enum TaskMessageKind {
 /// What came of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskSummary {
-    /// Milliseconds from start to end.
+    /// Milliseconds from start to end, or to now.
     pub wall_ms: u64,
     /// Names that changed in granted folders, as far as they are recorded.
     pub changes: Vec<TaskChange>,
@@ -232,6 +232,9 @@ pub struct TaskSummary {
     pub reached: Vec<TaskHost>,
     /// Hosts that were refused.
     pub refused: Vec<TaskRefusal>,
+    /// Changes of files that were refused.
+    #[serde(default)]
+    pub refused_changes: Vec<TaskRefusedChange>,
     /// What was asked of the user meanwhile.
     pub requests: Vec<TaskRequest>,
     /// What the agent used.
@@ -277,6 +280,21 @@ pub struct TaskRefusal {
     pub target: NetworkTarget,
     /// A stable word for the reason.
     pub code: String,
+    /// How often.
+    pub times: u64,
+}
+
+/// A change of a file that a rule refused during a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskRefusedChange {
+    /// The grant's name.
+    pub grant: String,
+    /// The path below the granted folder.
+    pub path: Raw,
+    /// What was to be done.
+    pub operation: String,
+    /// Why it was refused.
+    pub reason: String,
     /// How often.
     pub times: u64,
 }

@@ -59,8 +59,23 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(task)))
 }
 
-pub(super) async fn show(State(daemon): Shared, numbers: Numbers) -> Result<Json<Task>, Trouble> {
+/// What is wanted of a task.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Depth {
+    #[serde(default)]
+    so_far: bool,
+}
+
+pub(super) async fn show(
+    State(daemon): Shared,
+    numbers: Numbers,
+    Queried(depth): Queried<Depth>,
+) -> Result<Json<Task>, Trouble> {
     let session = daemon.session(&numbers.session)?;
+    if depth.so_far {
+        return daemon.task_so_far(&session, numbers.number).await.map(Json);
+    }
     daemon.task(&session, numbers.number).map(Json)
 }
 

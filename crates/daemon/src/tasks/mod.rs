@@ -166,6 +166,20 @@ impl Daemon {
         self.kept_task(session, number).map(|kept| kept.task)
     }
 
+    /// A task, and what has come of it so far if it is not over.
+    pub(crate) async fn task_so_far(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        number: u32,
+    ) -> Result<Task, Trouble> {
+        let kept = self.kept_task(session, number)?;
+        let summary = match kept.task.summary.clone() {
+            None if kept.task.started.is_some() => Some(self.summarise_task(session, &kept).await),
+            known => known,
+        };
+        Ok(Task { summary, ..kept.task })
+    }
+
     /// Tasks of a session after one, the oldest first.
     pub(crate) fn tasks(
         &self,

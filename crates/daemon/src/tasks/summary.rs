@@ -1,13 +1,17 @@
-//! What came of a task: what changed, what was reached and refused, what was asked.
+//! What came of a task, or has come of it so far: what changed, what was reached and refused, what was
+//! asked.
 
 use super::kept::Kept;
 use crate::book::{millis_since, now};
 use crate::daemon::Daemon;
 use crate::network::Tally;
 use crate::session::Session;
-use cowork_audit::Filter;
-use cowork_client::types::{Request, TaskChange, TaskHost, TaskRefusal, TaskRequest, TaskSummary};
+use cowork_audit::{Filter, Record};
+use cowork_client::types::{
+    Raw, Request, TaskChange, TaskHost, TaskRefusal, TaskRefusedChange, TaskRequest, TaskSummary,
+};
 use cowork_session::catalogue::Requests;
+use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -17,7 +21,7 @@ const MAX_LISTED: usize = 200;
 const MAX_RECORDS: usize = 100_000;
 
 impl Daemon {
-    /// Says what came of a task that is about to be over.
+    /// Says what came of a task that has begun.
     pub(super) async fn summarise_task(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -32,6 +36,7 @@ impl Daemon {
             ..TaskSummary::default()
         };
         self.add_changes(session, &since, &mut summary).await;
+        self.add_refused_changes(session, kept, &mut summary);
         self.add_network(session, kept, &mut summary);
         match self.book.catalogue.requests(Requests::All, Some(&session.id), 0, u32::MAX) {
             Ok(found) => {
@@ -74,18 +79,57 @@ impl Daemon {
         }
     }
 
-    fn add_network(&self, session: &Session, kept: &Kept, summary: &mut TaskSummary) {
-        if !session.has_network() {
-            return;
-        }
+    /// What was recorded since the task began.
+    fn records_of(
+        &self,
+        session: &Session,
+        kept: &Kept,
+        kind: &str,
+    ) -> Result<Vec<Record>, cowork_audit::LedgerError> {
         let filter = Filter {
             session: Some(session.id.clone()),
-            kind: Some("network".into()),
+            kind: Some(kind.into()),
             after: kept.record,
             limit: MAX_RECORDS,
             ..Filter::default()
         };
-        let found = match cowork_audit::read(self.book.audit_folder(), &filter) {
+        cowork_audit::read(self.book.audit_folder(), &filter)
+    }
+
+    fn add_refused_changes(&self, session: &Session, kept: &Kept, summary: &mut TaskSummary) {
+        let found = match self.records_of(session, kept, "files.refused") {
+            Ok(found) => found,
+            Err(error) => {
+                summary.unknown.push(format!("which changes were refused: {error}"));
+                return;
+            }
+        };
+        for record in found {
+            let Ok(refused) = Refused::deserialize(&record.data) else { continue };
+            let all = &mut summary.refused_changes;
+            let same = all.iter().position(|one| {
+                (&one.grant, &one.path, &one.operation, &one.reason)
+                    == (&refused.grant, &refused.path, &refused.operation, &refused.reason)
+            });
+            if let Some(same) = same.and_then(|at| all.get_mut(at)) {
+                same.times += 1;
+            } else if all.len() < MAX_LISTED {
+                all.push(TaskRefusedChange {
+                    grant: refused.grant,
+                    path: refused.path,
+                    operation: refused.operation,
+                    reason: refused.reason,
+                    times: 1,
+                });
+            }
+        }
+    }
+
+    fn add_network(&self, session: &Session, kept: &Kept, summary: &mut TaskSummary) {
+        if !session.has_network() {
+            return;
+        }
+        let found = match self.records_of(session, kept, "network") {
             Ok(found) => found,
             Err(error) => {
                 summary.unknown.push(format!("what was reached: {error}"));
@@ -111,6 +155,15 @@ impl Daemon {
             .map(|one| TaskRefusal { target: one.target, code: one.code, times: one.times })
             .collect();
     }
+}
+
+/// What the audit has of a change that was refused.
+#[derive(Deserialize)]
+struct Refused {
+    grant: String,
+    path: Raw,
+    operation: String,
+    reason: String,
 }
 
 fn asked(request: Request) -> TaskRequest {

@@ -59,6 +59,12 @@ fn look(s: &mut Schemas) -> Vec<Operation> {
             .gives::<Page<Task>>(200, "A part of the list, by number", s)
             .refuses(&[&["unrecorded"]]),
         Operation::new("GET /v1/sessions/{id}/tasks/{number}", "showTask", "A task")
+            .query(
+                "so_far",
+                "Whether the summary of a task that is not over is made now: what it has changed, \
+                 reached, been refused and asked so far",
+                &json!({ "type": "boolean", "default": false }),
+            )
             .gives::<Task>(200, "The task", s)
             .refuses(&[TASK]),
         Operation::new(

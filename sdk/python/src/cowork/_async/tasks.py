@@ -112,9 +112,14 @@ class AsyncTask:
         answer = types.Answer(self.info, list(self._seen))
         return answer.check() if check else answer
 
-    async def status(self) -> types.TaskInfo:
-        """The task as it is now."""
-        self.info = await self._client.call(types.TaskInfo, "GET", self._path)
+    async def status(self, *, so_far: bool = False) -> types.TaskInfo:
+        """The task as it is now.
+
+        With ``so_far`` it has a summary before it is over: of what it has changed, reached, been
+        refused and asked until now.
+        """
+        query = {"so_far": "true"} if so_far else None
+        self.info = await self._client.call(types.TaskInfo, "GET", self._path, query=query)
         return self.info
 
     async def steer(self, prompt: str) -> types.TaskInfo:

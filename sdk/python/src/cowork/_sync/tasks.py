@@ -113,9 +113,14 @@ class Task:
         answer = types.Answer(self.info, list(self._seen))
         return answer.check() if check else answer
 
-    def status(self) -> types.TaskInfo:
-        """The task as it is now."""
-        self.info = self._client.call(types.TaskInfo, "GET", self._path)
+    def status(self, *, so_far: bool = False) -> types.TaskInfo:
+        """The task as it is now.
+
+        With ``so_far`` it has a summary before it is over: of what it has changed, reached, been
+        refused and asked until now.
+        """
+        query = {"so_far": "true"} if so_far else None
+        self.info = self._client.call(types.TaskInfo, "GET", self._path, query=query)
         return self.info
 
     def steer(self, prompt: str) -> types.TaskInfo:

@@ -31,6 +31,7 @@ __all__ = [
     "TaskMessageKind",
     "TaskProtocol",
     "TaskRefusal",
+    "TaskRefusedChange",
     "TaskRequest",
     "TaskState",
     "TaskSummary",
@@ -224,6 +225,22 @@ class TaskRefusal:
 
 
 @dataclass(frozen=True)
+class TaskRefusedChange:
+    """A change of a file that a rule refused during a task."""
+
+    grant: str
+    """The grant's name."""
+    path: str
+    """The path below the granted folder."""
+    operation: str
+    """What was to be done."""
+    reason: str
+    """Why it was refused."""
+    times: int
+    """How often."""
+
+
+@dataclass(frozen=True)
 class TaskRequest:
     """Something that was asked of the user during a task."""
 
@@ -260,7 +277,7 @@ class TaskSummary:
     """What came of a task."""
 
     wall_ms: int
-    """Milliseconds from start to end."""
+    """Milliseconds from start to end, or to now."""
     changes: list[TaskChange]
     """Names that changed in granted folders, as far as they are recorded."""
     more_changes: int
@@ -271,6 +288,8 @@ class TaskSummary:
     """Hosts that were reached."""
     refused: list[TaskRefusal]
     """Hosts that were refused."""
+    refused_changes: list[TaskRefusedChange]
+    """Changes of files that were refused."""
     requests: list[TaskRequest]
     """What was asked of the user meanwhile."""
     usage: TaskUsage
@@ -326,7 +345,9 @@ class TaskInfo:
     usage: TaskUsage
     """What it used, as the agent says."""
     summary: TaskSummary | None
-    """What came of it, once it is over."""
+    """What came of it, once it is over; before that what has come of it so far, for whoever
+    asks.
+    """
 
 
 TaskMessageKind = Literal["user", "text", "thought", "tool", "result", "note"]
