@@ -173,7 +173,7 @@ impl Builder<'_> {
             return Ok((!is_mandatory).then_some(place));
         }
         names.extend(writes::mandatory());
-        names.extend(self.configurations(path, MAX_NAMES.saturating_sub(names.len())));
+        names.extend(self.configurations(path, MAX_NAMES.saturating_sub(names.len()))?);
         if names.len() > MAX_NAMES {
             let sentence = format!(
                 "there are {} denials for `{}`, and at most {MAX_NAMES} are possible",
@@ -217,29 +217,36 @@ impl Builder<'_> {
         Ok(Some(names))
     }
 
-    /// The configurations of repositories that are there. Those of new ones can be written, or no
+    /// The configurations of repositories that are there, unless they may be written, and each `.git`
+    /// that is a file: it says which repository this is. Those of new ones can be written, or no
     /// repository could be made.
-    fn configurations(&mut self, path: &Path, most: usize) -> Vec<Name> {
-        if self.settings.filesystem.git_config == GitConfig::Writable {
-            return Vec::new();
-        }
+    fn configurations(&mut self, path: &Path, most: usize) -> Result<Vec<Name>, Failure> {
+        let git_config = self.settings.filesystem.git_config;
         let repositories = self.walk.repositories(path);
         let names = repositories.map(|found| {
-            let name = |found: Real| match found.kind {
-                Kind::Folder => writes::one(path, &found.path.join("config")),
-                Kind::File => writes::one(path, &found.path),
+            let name = |found: Real| match (found.kind, git_config) {
+                (Kind::Folder, GitConfig::Kept) => writes::one(path, &found.path.join("config")),
+                (Kind::Folder, GitConfig::Writable) => None,
+                (Kind::File, _) => writes::one(path, &found.path),
             };
             found.into_iter().filter_map(name).collect::<Vec<_>>()
         });
-        match names {
-            Ok(names) if names.len() <= most => names,
-            _ => {
+        match (names, git_config) {
+            (Ok(names), _) if names.len() <= most => Ok(names),
+            (_, GitConfig::Writable) => {
+                let sentence = format!(
+                    "`{}` has too many files or repositories to find each `.git` that is a file",
+                    path.display()
+                );
+                Err(Failure::input(sentence, "leave out `allowGitConfig`, or allow less"))
+            }
+            (_, GitConfig::Kept) => {
                 note(&format!(
                     "`{}` has too many files or repositories to tell new ones apart: no `.git` \
                      has its configuration changed there, and `git init` and `git clone` fail",
                     path.display()
                 ));
-                vec![writes::every_configuration()]
+                Ok(vec![writes::every_configuration()])
             }
         }
     }

@@ -10,6 +10,7 @@ for_everyone!(
     repositories_keep_their_hooks_and_configuration,
     a_repository_made_inside_works_and_has_no_hooks,
     the_configuration_of_git_can_be_allowed,
+    a_file_that_leads_to_a_repository_is_kept,
     a_killed_command_leaves_nothing,
 );
 
@@ -98,6 +99,24 @@ fn the_configuration_of_git_can_be_allowed(person: Person) {
     let script = "git config remote.origin.url https://example.com/x && \
                   ! (echo x > .git/hooks/pre-push) 2>/dev/null && git config remote.origin.url";
     assert_eq!(desk.script(&settings, script).good(), "https://example.com/x\n");
+}
+
+/// `.git` is a file in worktrees and submodules. `allowGitConfig` is about configurations alone.
+fn a_file_that_leads_to_a_repository_is_kept(person: Person) {
+    let desk = Desk::new(person, "pointer");
+    git(&desk, &["init", "-q", "."]);
+    let text = "gitdir: ../../.git/modules/sub\n";
+    desk.folder.write("deep/sub/.git", text);
+    let script = "cd deep/sub; for change in 'echo x > .git' 'echo x >> .git' 'rm -f .git' \
+                  'mv .git other' 'ln .git other' 'echo x > new && mv -f new .git'; do \
+                  (eval \"$change\") 2>/dev/null && echo \"did: $change\"; done; \
+                  (echo x >> ../../.git/config) 2>/dev/null && echo configured; true";
+    let mut settings = files(&[], &["."], &[]);
+    assert_eq!(desk.script(&settings, script).good(), "");
+    assert_eq!(desk.folder.read("deep/sub/.git").as_deref(), Some(text));
+    settings["filesystem"]["allowGitConfig"] = true.into();
+    assert_eq!(desk.script(&settings, script).good(), "configured\n");
+    assert_eq!(desk.folder.read("deep/sub/.git").as_deref(), Some(text));
 }
 
 fn a_killed_command_leaves_nothing(person: Person) {
