@@ -39,6 +39,39 @@ mod tests {
         }
     }
 
+    /// What switches an agent's own sandbox off is for strict walls alone.
+    #[test]
+    fn the_own_sandbox_of_an_agent_is_off_in_strict_sessions_alone() {
+        for (name, off) in [
+            ("claude", r#""sandbox": { "enabled": false }"#),
+            ("codex", "danger-full-access"),
+            ("gemini", r#""tools": { "sandbox": false }"#),
+        ] {
+            let agent = built_in().into_iter().find(|agent| agent.name == name).unwrap();
+            let said = |profile| {
+                let additions = agent.additions(profile);
+                let files = agent
+                    .files
+                    .iter()
+                    .filter(|file| file.profile.is_none_or(|only| only == profile));
+                let mut all: Vec<String> = files.map(|file| file.text.clone()).collect();
+                all.extend(agent.arguments.iter().chain(&additions.arguments).cloned());
+                let variables = agent.environment.iter().chain(&additions.environment);
+                all.extend(variables.map(|(name, value)| format!("{name}={value}")));
+                all.join("\n")
+            };
+            assert!(said(Profile::Strict).contains(off), "{name}");
+            let nested = said(Profile::Nested);
+            assert!(
+                !nested.contains(off) && !nested.contains("GEMINI_SANDBOX"),
+                "{name}: {nested}"
+            );
+            // The rest of the files is there with both.
+            let both = ["GEMINI_CLI_TRUST_WORKSPACE", "enableAutoUpdate"];
+            assert!(name != "gemini" || both.iter().all(|part| nested.contains(part)), "{nested}");
+        }
+    }
+
     #[test]
     fn the_example_for_users_is_a_definition() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/agents.md");
