@@ -63,6 +63,7 @@ fn carry_out(verb: &Verb) -> Result<ExitCode, Failure> {
         Verb::Ask(options) => ask::ask(options),
         Verb::Tasks(options) => tasks::list(options),
         Verb::Task(options) => tasks::task(options),
+        Verb::Srt(options) if srt::is_help(options) => help(Some("srt")),
         Verb::Srt(options) => srt::srt(options),
         Verb::Policy(options) => policy_import::policy(options),
         Verb::Logs(options) => logs::logs(options),

@@ -39,7 +39,36 @@ pub(crate) fn srt(options: &Srt) -> Result<ExitCode, Failure> {
     if options.version {
         return show::print(format!("{VERSION} (cowork {})\n", env!("CARGO_PKG_VERSION")));
     }
+    refuse_words(options)?;
     prepare(options)?.run()
+}
+
+/// Whether it is asked what can be done: `help` is a word of srt's own, and no command.
+pub(crate) fn is_help(options: &Srt) -> bool {
+    word(options) == Some("help")
+}
+
+/// The first word, where no line of the shell is named.
+fn word(options: &Srt) -> Option<&str> {
+    options.command.first().filter(|_| options.line.is_none())?.to_str()
+}
+
+/// Refuses words of srt's own that are for other purposes than running a command.
+fn refuse_words(options: &Srt) -> Result<(), Failure> {
+    let (word, why) = match word(options) {
+        Some(word @ "proxy") => (
+            word,
+            "it is srt's proxy without a sandbox, for which another program decides: a session has \
+             its own, which is reached from inside alone",
+        ),
+        Some(word @ ("windows-install" | "windows-uninstall")) => (word, "it is for Windows"),
+        _ => return Ok(()),
+    };
+    let sentence = format!("`srt {word}` is not supported: {why}");
+    Err(Failure::input(
+        sentence,
+        format!("a command of that name is run by `cowork srt -c {word}`"),
+    ))
 }
 
 /// A command that can be run.

@@ -9,6 +9,7 @@ for_everyone!(
     the_status_of_the_command_is_returned,
     words_are_arguments_and_a_line_is_a_line,
     options_behind_the_command_belong_to_it,
+    words_of_srts_own_are_no_commands,
     settings_that_cannot_be_in_force_run_nothing,
     the_default_settings_are_in_the_home,
     keys_that_nobody_knows_are_told,
@@ -60,6 +61,21 @@ fn options_behind_the_command_belong_to_it(person: Person) {
     assert_eq!(ran.good(), "-s|x|--settings|-V|--control-fd|9|--|");
 }
 
+fn words_of_srts_own_are_no_commands(person: Person) {
+    let desk = Desk::new(person, "own");
+    for words in [&["proxy"][..], &["proxy", "--listen", "127.0.0.1:0"], &["windows-install"]] {
+        let ran = desk.run(words);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{words:?}: {ran:?}");
+        let sentence = format!("`srt {}` is not supported: ", words[0]);
+        assert!(ran.err.contains(&sentence), "{words:?}: {ran:?}");
+    }
+    let help = desk.run(&["help"]).good();
+    assert!(help.contains("--control-fd") && help.contains("cowork srt [OPTIONS]"), "{help}");
+    // Commands of these names can be run.
+    assert_eq!(desk.run(&["-c", "proxy() { echo ran; }; proxy"]).good(), "ran\n");
+    assert_eq!(desk.run(&["-c", "help exit | head -c 4"]).good(), "exit");
+}
+
 fn settings_that_cannot_be_in_force_run_nothing(person: Person) {
     let desk = Desk::new(person, "refused");
     let missing = format!("{}-not-there", desk.text("{}"));
@@ -70,6 +86,8 @@ fn settings_that_cannot_be_in_force_run_nothing(person: Person) {
     disabled["filesystem"]["disabled"] = true.into();
     let mut proxied = files(&[], &["."], &[]);
     proxied["network"]["httpProxyPort"] = 8080.into();
+    let mut sockets = files(&[], &["."], &[]);
+    sockets["network"]["allowAllUnixSockets"] = true.into();
     let mut globbed = files(&[], &["."], &["a**b"]);
     globbed["network"]["strictAllowlist"] = true.into();
     let texts = [
@@ -85,6 +103,7 @@ fn settings_that_cannot_be_in_force_run_nothing(person: Person) {
         ),
         (disabled.to_string(), "filesystem.disabled: cowork cannot honour it"),
         (proxied.to_string(), "network.httpProxyPort: cowork cannot honour it"),
+        (sockets.to_string(), "network.allowAllUnixSockets: cowork cannot honour it"),
         (globbed.to_string(), "filesystem.denyWrite.0: `**` stands"),
     ];
     for (text, part) in texts {
