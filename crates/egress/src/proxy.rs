@@ -107,6 +107,9 @@ fn split(authority: &str) -> Option<(&str, u16)> {
     (bracketed || !host.contains(':')).then_some((host, port))
 }
 
+/// What programs that know another sandbox look for, in `x-proxy-error`, where something is forbidden.
+pub(crate) const BLOCKED: &str = "blocked-by-sandbox-runtime";
+
 /// The answer that says why something does not pass.
 pub(crate) fn refused(refusal: &Refusal, target: &Target) -> Vec<u8> {
     let phrase = match refusal.status() {
@@ -125,7 +128,13 @@ fn bad_request(sentence: &'static str) -> Vec<u8> {
 }
 
 fn answer(status: u16, phrase: &str, code: &str, body: &str) -> Vec<u8> {
-    let code = if code.is_empty() { String::new() } else { format!("x-cowork-deny: {code}\r\n") };
+    let mut code =
+        if code.is_empty() { String::new() } else { format!("x-cowork-deny: {code}\r\n") };
+    if status == 403 {
+        code.push_str("x-proxy-error: ");
+        code.push_str(BLOCKED);
+        code.push_str("\r\n");
+    }
     let length = body.len();
     format!(
         "HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n{code}\

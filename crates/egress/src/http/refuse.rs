@@ -5,12 +5,16 @@
 
 use super::body::{Body, full};
 use crate::office::Refusal;
+use crate::proxy::BLOCKED;
 use cowork_api::egress::Target;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
 
 /// The header that has the word.
 pub(super) const DENY: HeaderName = HeaderName::from_static("x-cowork-deny");
+
+/// A header that programs know from another sandbox.
+const PROXY_ERROR: HeaderName = HeaderName::from_static("x-proxy-error");
 
 /// A refusal that no rule is behind.
 pub(super) fn refusal(code: &'static str, sentence: impl Into<String>, hint: &str) -> Refusal {
@@ -52,6 +56,9 @@ pub(super) fn answer(refusal: &Refusal, target: &Target) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(DENY, HeaderValue::from_static(refusal.code));
+    if status(refusal) == StatusCode::FORBIDDEN {
+        headers.insert(PROXY_ERROR, HeaderValue::from_static(BLOCKED));
+    }
     if let Some(seconds) = again(refusal) {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -68,5 +75,13 @@ mod tests {
         assert_eq!(answer.status(), StatusCode::FORBIDDEN);
         assert_eq!(answer.headers()[DENY], "unanswered");
         assert_eq!(answer.headers()[RETRY_AFTER], "15");
+        assert_eq!(answer.headers()[PROXY_ERROR], BLOCKED);
+    }
+
+    #[test]
+    fn what_failed_and_was_not_forbidden_is_not_said_to_be_blocked() {
+        let answer = answer(&refusal("upstream", "it does not answer", ""), &Target::default());
+        assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+        assert!(!answer.headers().contains_key(PROXY_ERROR));
     }
 }
