@@ -4,6 +4,7 @@ use crate::for_everyone;
 use crate::model::results;
 use crate::site::Site;
 use cowork_testbed::Person;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
@@ -19,6 +20,10 @@ for_everyone!(
     on_a_terminal_it_asks_nothing_before_the_first_prompt,
     #[ignore = "needs Claude Code from the registry: `cargo xtask test`"]
     its_mcp_servers_are_inside_too,
+    #[ignore = "needs Claude Code from the registry: `cargo xtask test`"]
+    it_tells_nobody_else_what_it_does,
+    #[ignore = "needs Claude Code from the registry: `cargo xtask test`"]
+    it_is_captured_without_a_proxy,
 );
 
 const PACKAGE: &str = if cfg!(target_arch = "aarch64") {
@@ -107,6 +112,69 @@ fn a_token_does_as_well_as_a_key(person: Person) {
     assert!(site.seen().iter().any(|seen| seen.key == TOKEN));
     let session = site.session_in(&desk);
     site.nowhere(&desk, session["id"].as_str().expect("an id"), TOKEN);
+}
+
+/// What was recorded of a session's network.
+fn network(site: &Site, desk: &Path, id: &str) -> Vec<Value> {
+    let said = site.say(desk, &["audit", id, "--type", "network", "--json"]).good();
+    let all: Value = serde_json::from_str(&said).expect("it is JSON");
+    let all = all.as_array().expect("a list").iter().map(|record| record["data"].clone());
+    all.filter(|data| data["target"].is_object()).collect()
+}
+
+/// What counts as telling: paths on its own host, and other hosts.
+fn telling(site: &Site, desk: &Path, id: &str) -> Vec<String> {
+    let words = ["event_logging", "statsig", "telemetry", "metrics", "sentry", "growthbook"];
+    let paths = site.seen().into_iter().map(|seen| format!("{}{}", seen.host, seen.path));
+    let told = paths.filter(|path| words.iter().any(|word| path.contains(word)));
+    let refused = network(site, desk, id).into_iter().filter(|data| data["allowed"] == false);
+    told.chain(refused.map(|data| data["target"].to_string())).collect()
+}
+
+fn it_tells_nobody_else_what_it_does(person: Person) {
+    let site = Site::alone(person);
+    site.install(PACKAGE, "claude", "claude");
+    let desk = site.desk("quiet", "input.txt", "what the file says\n");
+    store(&site, &desk);
+    turn(&site, &desk, &[]);
+    let id = site.session_in(&desk)["id"].as_str().expect("an id").to_owned();
+    let told = telling(&site, &desk, &id);
+    assert!(told.is_empty(), "{told:?}");
+    // With what the definition switches off it would be told, and this would be seen.
+    let on = [
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_TELEMETRY",
+        "DISABLE_ERROR_REPORTING",
+    ];
+    let on: Vec<String> = on.iter().map(|name| format!("--env={name}=")).collect();
+    turn(&site, &desk, &on.iter().map(String::as_str).collect::<Vec<_>>());
+    let told = telling(&site, &desk, &id);
+    assert!(!told.is_empty(), "nothing is seen of it: {:?}", site.seen().len());
+}
+
+/// The variables that name a proxy are emptied: what it sends is captured, and the same.
+fn it_is_captured_without_a_proxy(person: Person) {
+    let site = Site::alone(person);
+    site.install(PACKAGE, "claude", "claude");
+    let desk = site.desk("captured", "input.txt", "what the file says\n");
+    store(&site, &desk);
+    let names =
+        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+    let empty: Vec<String> = names.iter().map(|name| format!("--env={name}=")).collect();
+    let said = turn(&site, &desk, &empty.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(said.contains("the model got 3 results, and the key sk-ant-"), "{said}");
+    assert!(!said.contains(KEY), "the key came back: {said}");
+    let turns: Vec<_> =
+        site.seen().into_iter().filter(|seen| seen.path.starts_with("/v1/messages")).collect();
+    assert!(!turns.is_empty() && turns.iter().all(|seen| seen.key == KEY), "{turns:?}");
+    let session = site.session_in(&desk);
+    let id = session["id"].as_str().expect("an id");
+    let mut ways: Vec<String> =
+        network(&site, &desk, id).iter().map(|data| data["target"]["via"].to_string()).collect();
+    ways.sort();
+    ways.dedup();
+    assert_eq!(ways, ["\"capture\""]);
+    site.nowhere(&desk, id, KEY);
 }
 
 /// A server of MCP that does nothing but tell what it could read, and where it was.
