@@ -8,6 +8,7 @@
 mod crates;
 mod rust;
 mod source;
+mod tested;
 
 use crate::generate;
 use crate::workspace::{Failure, root, text};
@@ -26,6 +27,7 @@ pub(crate) fn tidy() -> Result<(), Failure> {
     findings.extend(crates::no_async_runtime()?);
     findings.extend(lock(&files));
     findings.extend(changelog(&files));
+    findings.extend(tested::check(&files));
     findings.extend(files.iter().flat_map(machine_paths));
     findings.extend(generated()?);
     findings.sort();

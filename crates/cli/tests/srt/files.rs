@@ -14,6 +14,7 @@ for_everyone!(
     denied_names_are_not_written_whether_they_are_there_or_not,
     a_link_leads_nowhere_that_was_not_meant,
     temporary_files_are_written,
+    logs_of_npm_and_of_claude_code_are_written,
     credentials_are_hidden,
     what_is_hidden_in_a_writable_folder_stays_hidden,
     commands_work_in_one_folder_at_a_time,
@@ -147,6 +148,24 @@ fn temporary_files_are_written(person: Person) {
     let ran = desk.run(&["-c", "mktemp >/dev/null && echo $TMPDIR"]);
     let folder = ran.good().trim().to_owned();
     assert!(["/tmp/claude", "/dev/shm"].contains(&folder.as_str()), "{folder}");
+}
+
+fn logs_of_npm_and_of_claude_code_are_written(person: Person) {
+    let desk = Desk::new(person, "logs");
+    let log = desk.elsewhere("home/.npm/_logs/old", "");
+    desk.elsewhere("home/.claude/debug/old", "");
+    let home = std::path::Path::new(&log).ancestors().nth(3).expect("it lies in the home");
+    let script = "for name in .npm/_logs/new .claude/debug/new .npm/new .claude/new new; do \
+                  (echo x > ~/$name) 2>/dev/null && echo $name; done; true";
+    let run = |hidden: &[&str]| {
+        let path = desk.settings(&files(hidden, &["."], &[]));
+        let mut command = desk.srt(&["-s", &path, "-c", script]);
+        Said::of(&command.env("HOME", home).output().expect("it runs")).good()
+    };
+    assert_eq!(run(&[]), ".npm/_logs/new\n.claude/debug/new\n");
+    assert!(home.join(".npm/_logs/new").is_file() && home.join(".claude/debug/new").is_file());
+    // What is hidden is not written, whoever would add it.
+    assert_eq!(run(&["~/.npm"]), ".claude/debug/new\n");
 }
 
 fn credentials_are_hidden(person: Person) {

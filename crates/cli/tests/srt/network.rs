@@ -1,11 +1,15 @@
 //! What commands reach, in a world of their own.
 
+use crate::desk::Desk;
 use crate::for_everyone;
 use crate::site::{Said, Site};
 use cowork_testbed::Person;
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
 for_everyone!(
     allowed_hosts_are_reached_and_no_others,
@@ -16,6 +20,9 @@ for_everyone!(
     rules_are_replaced_while_the_command_runs,
     credentials_are_masked,
     a_parent_proxy_is_used,
+    hosts_are_reached_through_a_parent_proxy,
+    localhost_is_this_host,
+    denied_addresses_and_reasons_are_replaced_too,
 );
 
 fn settings(network: &Value) -> Value {
@@ -68,6 +75,12 @@ fn a_denial_comes_first_and_says_why(person: Person) {
     assert!(said.out.contains("hello from web.example"), "{said:?}");
     assert!(said.out.contains("use the mirror instead"), "{said:?}");
     assert!(said.out.ends_with("403"), "{said:?}");
+    // Programs that know srt find what they look for.
+    let heads = "curl -s -D - -o /dev/null http://sub.web.example/srt-denied; \
+                 curl -s -D - -o /dev/null https://sub.web.example/srt-denied; true";
+    let said = script(site, &settings, heads);
+    let blocked = "x-proxy-error: blocked-by-sandbox-runtime";
+    assert_eq!(said.out.to_lowercase().matches(blocked).count(), 2, "{said:?}");
     assert!(site.arrived("srt-denied").is_empty());
 }
 
@@ -104,14 +117,16 @@ fn nothing_is_reached_without_settings(person: Person) {
     assert!(site.arrived("srt-none").is_empty());
 }
 
-/// One command, which asks again whenever it is told to.
-fn rules_are_replaced_while_the_command_runs(person: Person) {
-    let site = Site::of(person);
-    let narrow = settings(&json!({ "allowedDomains": [], "deniedDomains": [] }));
-    let path = site.folder.write("control.json", narrow.to_string());
-    let line = "while read -r; do \
-                curl -s -m 20 -o /dev/null -w '%{http_code}\\n' http://web.example/srt-live; done";
-    let fifo = site.folder.path().join("control");
+/// A command that is told new settings by a pipe while it runs.
+fn controlled(
+    site: &Site,
+    person: Person,
+    name: &str,
+    settings: &Value,
+    line: &str,
+) -> (Child, File) {
+    let path = site.folder.write(&format!("{name}.json"), settings.to_string());
+    let fifo = site.folder.path().join(name);
     let made = person.command("mkfifo").arg(&fifo).status().expect("it is installed");
     assert!(made.success());
     // A shell puts the descriptor where it is expected.
@@ -122,8 +137,18 @@ fn rules_are_replaced_while_the_command_runs(person: Person) {
     let variables = site.cowork(&[]);
     command.envs(variables.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("bash is there");
-    let mut writer = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it is a pipe");
+    let child = command.spawn().expect("bash is there");
+    let writer = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it is a pipe");
+    (child, writer)
+}
+
+/// One command, which asks again whenever it is told to.
+fn rules_are_replaced_while_the_command_runs(person: Person) {
+    let site = Site::of(person);
+    let narrow = settings(&json!({ "allowedDomains": [], "deniedDomains": [] }));
+    let line = "while read -r; do \
+                curl -s -m 20 -o /dev/null -w '%{http_code}\\n' http://web.example/srt-live; done";
+    let (mut child, mut writer) = controlled(site, person, "control", &narrow, line);
     let mut input = child.stdin.take().expect("it is piped");
     let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -154,6 +179,55 @@ fn rules_are_replaced_while_the_command_runs(person: Person) {
     drop(writer);
     assert_eq!(ask(), "200");
     drop(input);
+    assert!(child.wait().expect("it ends").success());
+}
+
+/// Not only names: addresses that they may not lead to, reasons, and how TLS is treated.
+fn denied_addresses_and_reasons_are_replaced_too(person: Person) {
+    let site = Site::of(person);
+    let allowed = |more: Value| {
+        let mut network = json!({ "allowedDomains": ["web.example"], "deniedDomains": [] });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            network[key] = value.clone();
+        }
+        settings(&network)
+    };
+    let line =
+        "while read -r url; do curl -s -m 20 -w ' %{http_code}' $url | tr -d '\\n'; echo; done";
+    let (mut child, mut writer) =
+        controlled(site, person, "control-more", &allowed(json!({})), line);
+    let mut input = child.stdin.take().expect("it is piped");
+    let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut ask = |url: &str| {
+        writeln!(input, "{url}").expect("it reads");
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it answers");
+        line
+    };
+    let url = "http://web.example/srt-more";
+    assert!(ask(url).ends_with(" 200\n"));
+    let guarded = allowed(json!({ "deniedResolvedAddresses": ["11.22.33.0/29"] }));
+    writeln!(writer, "{guarded}").expect("it is read");
+    until(|| ask(url).ends_with(" 403\n"));
+    writeln!(writer, "{}", allowed(json!({}))).expect("it is read");
+    until(|| ask(url).ends_with(" 200\n"));
+    let reasoned = allowed(json!({
+        "deniedDomains": ["web.example"],
+        "deniedDomainReasons": { "web.example": "the site is being moved" }
+    }));
+    writeln!(writer, "{reasoned}").expect("it is read");
+    until(|| ask(url).contains("the site is being moved"));
+    // A certificate of the session's own authority is shown where TLS is looked into.
+    let issuer = "https://web.example/srt-more -k -v -o /dev/null --stderr -";
+    writeln!(writer, "{}", allowed(json!({}))).expect("it is read");
+    until(|| ask(url).ends_with(" 200\n"));
+    let before = ask(issuer);
+    writeln!(writer, "{}", allowed(json!({ "tlsTerminate": {} }))).expect("it is read");
+    let named = |said: &str| {
+        said.split("issuer:").nth(1).map(|rest| rest.chars().take(30).collect::<String>())
+    };
+    until(|| named(&ask(issuer)).is_some_and(|issuer| Some(issuer) != named(&before)));
+    drop((writer, input));
     assert!(child.wait().expect("it ends").success());
 }
 
@@ -232,4 +306,76 @@ fn a_parent_proxy_is_used(person: Person) {
     let secret = json!({ "http": "http://me:password@11.22.33.7:9" });
     let said = script(site, &settings(&network(secret)), "echo ran");
     assert!(said.code == 1 && said.out.is_empty() && said.err.contains("password"), "{said:?}");
+}
+
+/// A server on this host's loopback that answers with what it was asked, and notes it: its port.
+fn listen(answer: fn(TcpStream, &str)) -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let first = head(&stream);
+            notes.lock().expect("nobody panics").push(first.clone());
+            answer(stream, &first);
+        }
+    });
+    (port, heard)
+}
+
+/// Reads a head of HTTP: its first line.
+fn head(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    first
+}
+
+/// Says something, in HTTP, to a client that may be gone.
+fn say(mut stream: &TcpStream, text: &str) {
+    let length = text.len();
+    let answer =
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}");
+    drop(stream.write_all(answer.as_bytes()));
+}
+
+/// What goes through the proxy arrives there by its name, and what is allowed alone.
+fn hosts_are_reached_through_a_parent_proxy(person: Person) {
+    let desk = Desk::new(person, "parent");
+    let (port, heard) = listen(|mut stream, first| {
+        if first.starts_with("CONNECT far.example:80 ") {
+            drop(stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
+            let first = head(&stream);
+            say(&stream, &format!("through the proxy: {first}\n"));
+        }
+    });
+    let parent = format!("http://127.0.0.1:{port}");
+    let settings = settings(&json!({
+        "allowedDomains": ["far.example"], "deniedDomains": [], "parentProxy": { "http": parent }
+    }));
+    let curl = "curl -s -m 20 http://far.example/srt-parent; \
+                curl -s -m 20 -o /dev/null -w '%{http_code}' http://other.example/";
+    let said = desk.script(&settings, curl);
+    assert_eq!(said.good(), "through the proxy: GET /srt-parent HTTP/1.1\n403");
+    let heard = heard.lock().expect("nobody panics").clone();
+    assert_eq!(heard, ["CONNECT far.example:80 HTTP/1.1"]);
+}
+
+/// `localhost` in the settings is this host's; in the session that name stays its own.
+fn localhost_is_this_host(person: Person) {
+    let desk = Desk::new(person, "localhost");
+    let (port, heard) = listen(|stream, first| say(&stream, &format!("this host: {first}\n")));
+    let (closed, unheard) = listen(|stream, _| say(&stream, "never"));
+    let allowed = format!("localhost:{port}");
+    let settings = settings(&json!({ "allowedDomains": [allowed], "deniedDomains": [] }));
+    let script = format!(
+        "curl -s -m 20 http://host.cowork.internal:{port}/srt-own; \
+         curl -s -m 20 -o /dev/null http://localhost:{port}/ || echo own; \
+         curl -s -m 20 -o /dev/null -w '%{{http_code}}' http://host.cowork.internal:{closed}/"
+    );
+    let said = desk.script(&settings, &script);
+    assert_eq!(said.good(), "this host: GET /srt-own HTTP/1.1\nown\n403");
+    assert_eq!(heard.lock().expect("nobody panics").len(), 1);
+    assert!(unheard.lock().expect("nobody panics").is_empty());
 }
