@@ -85,6 +85,26 @@ def test_a_tool_is_asked_for_and_allowed_or_not(folder: Path) -> None:
         assert session.ask("write bad.txt", approvals="deny").output == "was not allowed"
 
 
+def test_an_agent_works_where_it_is_told_to(folder: Path) -> None:
+    (folder / "below").mkdir()
+    with Session.create(folders=[Grant(folder, name="data")]) as session:
+        cwd = f"/sessions/{session.id}/mnt/data/below"
+        answer = session.ask("where am I", agent=Agent("claude", cwd=cwd))
+        assert f"in {cwd} " in answer.output
+        with pytest.raises(TaskFailed) as caught:
+            session.ask("where am I", agent=Agent("claude", cwd=f"{cwd}/missing"))
+        assert caught.value.code == "no-folder"
+
+
+def test_what_came_of_a_task_so_far_is_told_to_whoever_asks(session: Session) -> None:
+    with session.tasks.create("wait for ever") as task:
+        until(lambda: task.status().messages >= 2)
+        assert task.status().summary is None
+        summary = task.status(so_far=True).summary
+        assert summary is not None
+        assert (summary.changes, summary.refused_changes) == ([], [])
+
+
 def test_attachments_are_there(session: Session, folder: Path) -> None:
     (folder / "notes.txt").write_text("text")
     answer = session.ask("read it", attachments=[folder / "notes.txt"])

@@ -187,8 +187,8 @@ class Agent:
 
     ``program`` is on the host and used in place of the one that is found on ``PATH``; with
     ``installed`` it is the one that was installed in the session. ``secret`` is what it proves
-    itself with, in place of the first one that is stored. ``cwd`` is the folder that it works in, as
-    the session sees it; the first one that was granted without it.
+    itself with, in place of the first one that is stored. ``cwd`` is the folder that it works in,
+    as the session sees it; without it the first one that was granted.
     """
 
     name: str = "claude"
