@@ -105,11 +105,8 @@ impl Daemon {
         doc: &Doc,
         wanted: Option<&Raw>,
     ) -> Result<Work, Trouble> {
-        let granted = |kept: &&KeptGrant| {
-            kept.phase == Phase::Granted && !kept.grant.name.starts_with(SHOWN_AS)
-        };
-        let folders = || doc.grants.iter().filter(granted);
-        let first = folders().next();
+        let folders = || doc.grants.iter().filter(|kept| kept.phase == Phase::Granted);
+        let first = folders().find(|kept| !kept.grant.name.starts_with(SHOWN_AS));
         if let Some(kept) = first {
             self.check_granted(session, kept)?;
         }
