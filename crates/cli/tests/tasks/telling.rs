@@ -154,8 +154,8 @@ fn server() -> u16 {
 fn what_was_refused_is_in_the_summary(person: Person) {
     let site = Site::new(person);
     let id = walled(&site, 9);
-    let prompt = "run echo x > kept; echo x > kept; echo x > free\n\
-                  run curl -s -m 20 http://refused.example/; curl -s http://refused.example/\nsleep 0.5";
+    let prompt = "run curl -s -m 20 http://refused.example/; curl -s http://refused.example/\n\
+                  run echo x > free; echo x > kept; echo x > kept\nsleep 0.2";
     let said = site.ask(prompt, &["--session", &id]);
     for part in ["  refused  refused.example:80 (", "  refused  desk/kept (it is kept)\n"] {
         assert!(said.err.contains(part), "{part}: {}", said.err);
