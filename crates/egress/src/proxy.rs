@@ -117,7 +117,7 @@ pub(crate) fn refused(refusal: &Refusal, target: &Target) -> Vec<u8> {
         429 => "Too Many Requests",
         502 => "Bad Gateway",
         504 => "Gateway Timeout",
-        _ => "Forbidden",
+        _ => &refusal.phrase(),
     };
     answer(refusal.status(), phrase, refusal.code, &refusal.body(target))
 }

@@ -4,6 +4,9 @@ use crate::office::MAX_ASKS;
 use cowork_api::egress::{Action, Rule, Target};
 use cowork_policy::egress::{Outcome, Place};
 
+/// Longest phrase behind a status, in characters.
+const MAX_PHRASE: usize = 200;
+
 /// Why something does not pass, as whoever wants it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -51,6 +54,18 @@ impl Refusal {
             ),
         };
         Self { code, sentence, hint, rule: rule.map(|rule| rule.name.clone()) }
+    }
+
+    /// Why, as the phrase behind the status: many programs show nothing else of what a proxy refuses.
+    /// It is one line, whatever a reason says.
+    pub(crate) fn phrase(&self) -> String {
+        let said = if self.code == "denied-by-rule" && !self.hint.is_empty() {
+            &self.hint
+        } else {
+            &self.sentence
+        };
+        let plain = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+        said.chars().take(MAX_PHRASE).map(plain).collect()
     }
 
     /// The same, for people who know the session by this id.

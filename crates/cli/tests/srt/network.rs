@@ -81,6 +81,8 @@ fn a_denial_comes_first_and_says_why(person: Person) {
     let said = script(site, &settings, heads);
     let blocked = "x-proxy-error: blocked-by-sandbox-runtime";
     assert_eq!(said.out.to_lowercase().matches(blocked).count(), 2, "{said:?}");
+    let phrase = "HTTP/1.1 403 use the mirror instead\r\n";
+    assert_eq!(said.out.matches(phrase).count(), 2, "{said:?}");
     assert!(site.arrived("srt-denied").is_empty());
 }
 

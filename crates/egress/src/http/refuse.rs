@@ -9,6 +9,7 @@ use crate::proxy::BLOCKED;
 use cowork_api::egress::Target;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
+use hyper::ext::ReasonPhrase;
 
 /// The header that has the word.
 pub(super) const DENY: HeaderName = HeaderName::from_static("x-cowork-deny");
@@ -62,6 +63,11 @@ pub(super) fn answer(refusal: &Refusal, target: &Target) -> Response<Body> {
     if let Some(seconds) = again(refusal) {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if status(refusal) == StatusCode::FORBIDDEN
+        && let Ok(phrase) = ReasonPhrase::try_from(refusal.phrase())
+    {
+        response.extensions_mut().insert(phrase);
+    }
     response
 }
 
@@ -76,6 +82,20 @@ mod tests {
         assert_eq!(answer.headers()[DENY], "unanswered");
         assert_eq!(answer.headers()[RETRY_AFTER], "15");
         assert_eq!(answer.headers()[PROXY_ERROR], BLOCKED);
+        let phrase = answer.extensions().get::<ReasonPhrase>().unwrap();
+        let said = "the user has not said whether example.com may be reached";
+        assert_eq!(phrase.as_bytes(), said.as_bytes());
+    }
+
+    /// Whatever a reason says, it is no other header and no second answer.
+    #[test]
+    fn a_phrase_is_one_line() {
+        let mut refusal = refusal("denied-by-rule", "a rule refuses it", "");
+        assert_eq!(refusal.phrase(), "a rule refuses it");
+        refusal.hint = format!("use the mirror\r\nx: y\u{e9}\t{}", "z".repeat(500));
+        let phrase = refusal.phrase();
+        assert!(phrase.starts_with("use the mirror??x: y??z"), "{phrase}");
+        assert_eq!(phrase.len(), 200);
     }
 
     #[test]
