@@ -139,6 +139,8 @@ pub(crate) struct Attack {
     pub refused: &'static [&'static str],
     /// Whether a second session of the same kind makes the attack at the same time, as its partner.
     pub company: Company,
+    /// The folder of the stand that `cowork` is started from, instead of where it is installed.
+    pub installed: Option<&'static str>,
     /// What the host puts there before each run.
     pub prepare: Option<Prepare>,
     /// Whether what was seen on the bare host is shown beside what was seen in the session.
@@ -172,6 +174,7 @@ impl Attack {
             online: false,
             refused: &[],
             company: Company::Alone,
+            installed: None,
             prepare: None,
             control_shown: Shown::No,
             refusals,
@@ -223,6 +226,11 @@ impl Attack {
     /// By two sessions together.
     pub(crate) const fn with_partner(self) -> Self {
         Self { company: Company::Partner, ..self }
+    }
+
+    /// With cowork's own programs in this folder of the stand.
+    pub(crate) const fn installed(self, folder: &'static str) -> Self {
+        Self { installed: Some(folder), ..self }
     }
 
     /// On things that the host puts there anew for each run; it is told the run's token.

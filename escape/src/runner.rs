@@ -197,7 +197,13 @@ fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
             if attack.online {
                 options.extend(["--allow".to_owned(), format!("host:{}", stage.allowed)]);
             }
-            session(stage, profile, &options)
+            match attack.installed {
+                Some(folder) => {
+                    let program = stage.person.command(stage.path(folder).join("cowork"));
+                    session_of(program, stage, profile, &options)
+                }
+                None => session(stage, profile, &options),
+            }
         }
     };
     command.current_dir(stage.path(""));
@@ -206,7 +212,10 @@ fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
 
 /// `cowork run` up to the attack's own arguments.
 pub(crate) fn session(stage: &Stage, profile: &str, options: &[String]) -> Command {
-    let mut command = stage.person.cowork();
+    session_of(stage.person.cowork(), stage, profile, options)
+}
+
+fn session_of(mut command: Command, stage: &Stage, profile: &str, options: &[String]) -> Command {
     command.args(["run", "--profile", profile]).args(options);
     if stage.person == Person::User {
         command.arg("--best-effort");

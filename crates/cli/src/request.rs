@@ -21,6 +21,7 @@ use cowork_policy::{
 use cowork_sandbox::folder::{Folder, FolderError};
 use cowork_sandbox::places::{Places, Verdict};
 use rustix::process::{Resource, getrlimit};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -77,12 +78,18 @@ fn folders(
     let judge = Judge::new(if options.force { Consent::Forced } else { Consent::None });
     let mut grants = Vec::new();
     for spec in wanted(options, unnamed)? {
-        let mut grant = grant(&spec, &judge)?;
-        if options.grants.is_empty() && options.profile == Profile::Nested {
+        let access = if options.grants.is_empty() && options.profile == Profile::Nested {
             // No broker can follow a program that mounts folders anew.
-            grant.access = Access::Direct;
-        }
+            Access::Direct
+        } else {
+            spec.access()
+        };
+        let mut grant = grant(&spec, access, &judge)?;
         grant.writing = writing(&grant, &options.writes, rules)?;
+        judge.check_direct(&grant)?;
+        if matches!(rules, RulesOf::Plan(_)) && access == Access::Write {
+            judge.places.protect_programs(grant.path.as_path(), &mut grant.writing.rules);
+        }
         add(&mut grants, grant)?;
     }
     if !options.writes.direct.is_empty() {
@@ -90,7 +97,7 @@ fn folders(
     }
     if let Some(outputs) = &options.outputs {
         let folder = open(outputs)?;
-        judge.check(&folder)?;
+        judge.check(&folder, Access::Direct)?;
         let path = host_path(folder.path())?;
         let name = GrantName::outputs();
         grants.push(GrantRequest {
@@ -299,10 +306,20 @@ pub(crate) fn access(access: Access) -> types::Access {
 }
 
 /// A folder that a user named, for the daemon: opened, judged, and by its real path.
-pub(crate) fn folder(path: &Path, consent: Consent) -> Result<PathBuf, Failure> {
+pub(crate) fn folder(
+    path: &Path,
+    access: types::Access,
+    consent: Consent,
+) -> Result<PathBuf, Failure> {
+    let access = match access {
+        types::Access::Read => Access::Read,
+        types::Access::Write => Access::Write,
+        types::Access::Direct => Access::Direct,
+        types::Access::Staged => Access::Staged,
+    };
     let judge = Judge::new(consent);
     let folder = open(&expand(path, judge.places.home.as_deref()))?;
-    judge.check(&folder)?;
+    judge.check(&folder, access)?;
     Ok(folder.path().to_path_buf())
 }
 
@@ -325,9 +342,9 @@ fn wanted(options: &SessionOptions, unnamed: Unnamed) -> Result<Vec<GrantSpec>, 
     Ok(vec![here])
 }
 
-fn grant(spec: &GrantSpec, judge: &Judge) -> Result<GrantRequest, Failure> {
+fn grant(spec: &GrantSpec, access: Access, judge: &Judge) -> Result<GrantRequest, Failure> {
     let folder = open(&expand(spec.path(), judge.places.home.as_deref()))?;
-    judge.check(&folder)?;
+    judge.check(&folder, access)?;
     let path = host_path(folder.path())?;
     let name = match spec.name() {
         Some(name) => name.clone(),
@@ -336,13 +353,7 @@ fn grant(spec: &GrantSpec, judge: &Judge) -> Result<GrantRequest, Failure> {
             Failure::input(format!("the folder cannot be named after itself: {error}"), hint)
         })?,
     };
-    Ok(GrantRequest {
-        path,
-        folder: folder.identity(),
-        access: spec.access(),
-        name,
-        writing: Writing::default(),
-    })
+    Ok(GrantRequest { path, folder: folder.identity(), access, name, writing: Writing::default() })
 }
 
 fn add(grants: &mut Vec<GrantRequest>, grant: GrantRequest) -> Result<(), Failure> {
@@ -402,17 +413,32 @@ impl Judge {
         Self { places: Places::find(state.as_deref()), consent }
     }
 
-    fn check(&self, folder: &Folder) -> Result<(), Failure> {
-        match (self.places.judge(folder), self.consent) {
-            (Verdict::Ordinary, _) => Ok(()),
-            (Verdict::Refused(sentence), _) => {
-                Err(Failure::input(sentence, "grant a folder of files"))
+    fn check(&self, folder: &Folder, access: Access) -> Result<(), Failure> {
+        match self.places.judge(folder, access) {
+            Verdict::Ordinary => Ok(()),
+            Verdict::Refused(sentence) => Err(Failure::input(sentence, "grant a folder of files")),
+            Verdict::Sensitive(sentence) => self.need_consent(sentence),
+        }
+    }
+
+    /// The same for folders without a record below a granted one.
+    fn check_direct(&self, grant: &GrantRequest) -> Result<(), Failure> {
+        for below in &grant.writing.direct {
+            let folder = grant.path.as_path().join(OsStr::from_bytes(below));
+            if let Some(sentence) = self.places.programs_at_risk(&folder, Access::Direct) {
+                self.need_consent(sentence)?;
             }
-            (Verdict::Sensitive(sentence), Consent::Forced) => {
+        }
+        Ok(())
+    }
+
+    fn need_consent(&self, sentence: String) -> Result<(), Failure> {
+        match self.consent {
+            Consent::Forced => {
                 note(&sentence);
                 Ok(())
             }
-            (Verdict::Sensitive(sentence), Consent::None) => {
+            Consent::None => {
                 Err(Failure::input(sentence, "grant a folder inside it, or mean it with `--force`"))
             }
         }
@@ -429,7 +455,7 @@ fn home(options: &SessionOptions, judge: &Judge) -> Result<Home, Failure> {
         }
     }
     let folder = open(path)?;
-    judge.check(&folder)?;
+    judge.check(&folder, Access::Direct)?;
     host_path(folder.path()).map(Home::Folder)
 }
 

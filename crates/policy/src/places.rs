@@ -2,7 +2,14 @@
 //!
 //! A verdict is a sentence for the user, who may mean it all the same. Pure: the caller says where
 //! the user's home and cowork's state lie, by every name they have.
+//!
+//! A folder with cowork's own programs is like any other as long as nobody can change them: they run
+//! outside of every session. Where changes are judged one by one, rules refuse those of the programs
+//! ([`program_rules`]); elsewhere the whole folder is sensitive ([`programs_at_risk`]).
 
+use crate::Access;
+use crate::files::Pattern;
+use cowork_api::files::{NamePolicy, NameRule};
 use std::path::{Path, PathBuf};
 
 /// What is known about the host's folders.
@@ -89,9 +96,65 @@ pub fn sensitive(path: &Path, known: &KnownPlaces) -> Option<String> {
     None
 }
 
+/// The programs that cowork is made of. They lie in one folder.
+pub const PROGRAMS: [&str; 6] =
+    ["cowork", "coworkd", "cowork-egress", "cowork-init", "cowork-keeper", "cowork-mcp"];
+
+/// How a folder lies to the one that cowork's programs are in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NearPrograms {
+    /// The programs are at this path below it; an empty one if they are in the folder itself.
+    Above(PathBuf),
+    /// It lies in the folder with the programs.
+    Inside,
+}
+
+/// Why a session with this access to a folder near cowork's programs could replace one of them.
+pub fn programs_at_risk(path: &Path, near: &NearPrograms, access: Access) -> Option<String> {
+    let shown = path.display();
+    match (near, access) {
+        // Staged changes are the user's to apply, who sees which of them are about programs.
+        (_, Access::Read | Access::Staged) | (NearPrograms::Above(_), Access::Write) => None,
+        (NearPrograms::Above(_), Access::Direct) => Some(format!(
+            "`{shown}` holds cowork's own programs, which run outside of sessions, and changes of \
+             a `direct` folder are not judged"
+        )),
+        // Files there may be other names of the programs.
+        (NearPrograms::Inside, Access::Write | Access::Direct) => Some(format!(
+            "`{shown}` lies among cowork's own programs, which run outside of sessions"
+        )),
+    }
+}
+
+/// Rules that refuse every change of cowork's programs, which are at `below` in a folder.
+pub fn program_rules(below: &Path) -> Vec<NameRule> {
+    let folder: Option<Vec<String>> = below.iter().map(|part| part.to_str().map(plain)).collect();
+    let rule = |program: &&str| {
+        let parts = folder.iter().flatten().map(String::as_str).chain([*program]);
+        let exact = format!("/{}", parts.collect::<Vec<_>>().join("/"));
+        // A path that no pattern can say is protected wherever a program of that name could be.
+        let is_said = folder.is_some() && exact.parse::<Pattern>().is_ok();
+        NameRule {
+            pattern: if is_said { exact } else { (*program).to_owned() },
+            policy: NamePolicy::Deny,
+            reason: "it is one of cowork's own programs, which run outside of sessions".to_owned(),
+        }
+    };
+    PROGRAMS.iter().map(rule).collect()
+}
+
+/// A name as a pattern that means nothing but it.
+fn plain(name: &str) -> String {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '!' | '\\');
+    name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{KnownPlaces, sensitive};
+    use super::{KnownPlaces, NearPrograms, PROGRAMS, program_rules, programs_at_risk, sensitive};
+    use crate::Access;
+    use crate::files::Judge;
+    use cowork_api::files::{NamePolicy, Rules};
     use std::path::Path;
 
     fn verdict(path: &str) -> Option<String> {
@@ -142,5 +205,45 @@ mod tests {
         for place in places {
             assert_eq!(verdict(place), None, "{place}");
         }
+    }
+
+    #[test]
+    fn programs_are_at_risk_where_changes_of_them_are_not_judged() {
+        let above = NearPrograms::Above("target/release".into());
+        for (near, access, at_risk) in [
+            (&above, Access::Read, false),
+            (&above, Access::Write, false),
+            (&above, Access::Staged, false),
+            (&above, Access::Direct, true),
+            (&NearPrograms::Inside, Access::Read, false),
+            (&NearPrograms::Inside, Access::Write, true),
+            (&NearPrograms::Inside, Access::Staged, false),
+            (&NearPrograms::Inside, Access::Direct, true),
+        ] {
+            let verdict = programs_at_risk(Path::new("/x"), near, access);
+            assert_eq!(verdict.is_some(), at_risk, "{near:?} {access}");
+        }
+    }
+
+    #[test]
+    fn programs_cannot_be_changed_wherever_they_are_in_a_folder() {
+        let deep = "d/".repeat(40);
+        for below in ["", "target/release", "odd [1]*?!\\", "!x", &deep] {
+            let rules = Rules { names: program_rules(Path::new(below)), ..Rules::default() };
+            let judge = Judge::new(&rules);
+            for program in PROGRAMS {
+                let path = Path::new(below).join(program);
+                let path = path.to_str().unwrap().as_bytes();
+                assert_eq!(judge.name(path).policy, NamePolicy::Deny, "{below} {program}");
+            }
+            let other = Path::new(below).join("cowork.d");
+            let other = judge.name(other.to_str().unwrap().as_bytes());
+            assert_eq!(other.policy, NamePolicy::Allow, "{below}");
+        }
+        let rules = program_rules(Path::new("target/release"));
+        let rules = Rules { names: rules, ..Rules::default() };
+        let judge = Judge::new(&rules);
+        assert_eq!(judge.name(b"src/cowork").policy, NamePolicy::Allow);
+        assert!(judge.may_cover(b"target"));
     }
 }

@@ -1,7 +1,11 @@
 //! Which folders of this host are sensitive.
 
 use crate::folder::Folder;
-use cowork_policy::places::{KnownPlaces, sensitive};
+use cowork_api::files::Rules;
+use cowork_policy::Access;
+use cowork_policy::places::{
+    KnownPlaces, NearPrograms, PROGRAMS, program_rules, programs_at_risk, sensitive,
+};
 use std::path::{Path, PathBuf};
 
 /// What a grant of a folder would give away.
@@ -21,10 +25,14 @@ pub struct Places {
     /// The user's home, as it is named.
     pub home: Option<PathBuf>,
     known: KnownPlaces,
+    /// The folder that this program runs from, with the others beside it.
+    programs: Option<PathBuf>,
+    /// Folders in which the user finds a program of that folder by a link.
+    links: Vec<PathBuf>,
 }
 
 impl Places {
-    /// Finds the user's home. `state` is the folder that cowork keeps its own state in.
+    /// Finds the user's home, and cowork's own programs. `state` is the folder that cowork keeps its own state in.
     pub fn find(state: Option<&Path>) -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         let home = home.or_else(home_by_id);
@@ -32,11 +40,14 @@ impl Places {
             path.into_iter().flat_map(|path| [path.to_path_buf(), resolve(path)]).collect()
         };
         let known = KnownPlaces { homes: both(home.as_deref()), states: both(state) };
-        Self { home, known }
+        let own = std::env::current_exe().ok();
+        let programs = own.and_then(|own| own.parent().map(resolve));
+        let links = programs.as_deref().map(find_links).unwrap_or_default();
+        Self { home, known, programs, links }
     }
 
-    /// What a grant of `folder` would give away.
-    pub fn judge(&self, folder: &Folder) -> Verdict {
+    /// What a grant of `folder` with this access would give away.
+    pub fn judge(&self, folder: &Folder, access: Access) -> Verdict {
         let path = folder.path();
         if is_interface(folder) {
             let sentence = format!(
@@ -54,8 +65,70 @@ impl Places {
         } else {
             path
         };
-        sensitive(path, &self.known).map_or(Verdict::Ordinary, Verdict::Sensitive)
+        let sentence = sensitive(path, &self.known);
+        sentence
+            .or_else(|| self.programs_at_risk(folder.path(), access))
+            .map_or(Verdict::Ordinary, Verdict::Sensitive)
     }
+
+    /// Why a session with this access to a folder could replace one of cowork's own programs.
+    pub fn programs_at_risk(&self, folder: &Path, access: Access) -> Option<String> {
+        self.near_programs(folder).iter().find_map(|near| programs_at_risk(folder, near, access))
+    }
+
+    /// Adds rules that refuse changes of cowork's own programs, if they lie in this folder. They
+    /// hold whatever else is allowed: of several rules the strictest counts.
+    pub fn protect_programs(&self, folder: &Path, rules: &mut Rules) {
+        for near in self.near_programs(folder) {
+            if let NearPrograms::Above(below) = near {
+                rules.names.extend(program_rules(&below));
+            }
+        }
+    }
+
+    /// How a folder lies to cowork's own programs, by whichever path it is named.
+    fn near_programs(&self, folder: &Path) -> Vec<NearPrograms> {
+        let identity = |path: &Path| Folder::open(path).ok().map(|folder| folder.identity());
+        let is_same = |one: &Path, other: &Path| {
+            one == other || identity(one).is_some_and(|found| identity(other) == Some(found))
+        };
+        let below = |place: &PathBuf| {
+            let above = place.ancestors().find(|above| is_same(above, folder))?;
+            let below = place.strip_prefix(above).unwrap_or(Path::new(""));
+            Some(NearPrograms::Above(below.to_path_buf()))
+        };
+        let mut near: Vec<_> = self.programs.iter().chain(&self.links).filter_map(below).collect();
+        let mut above = folder.ancestors().skip(1);
+        let inside = self.programs.as_deref();
+        if inside.is_some_and(|programs| above.any(|above| is_same(above, programs))) {
+            near.push(NearPrograms::Inside);
+        }
+        near
+    }
+}
+
+/// Folders in which one of the programs is found by another name: those that the user's commands are
+/// looked for in, and the one where an installation puts its link.
+fn find_links(programs: &Path) -> Vec<PathBuf> {
+    let identity = |path: &Path| {
+        let stat = rustix::fs::stat(path).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = programs.parent().and_then(Path::parent).map(|prefix| prefix.join("bin"));
+    let mut found = Vec::new();
+    for folder in std::env::split_paths(&path).chain(installed) {
+        let is_other = |name: &&str| {
+            let own = identity(&programs.join(name));
+            own.is_some() && identity(&folder.join(name)) == own
+        };
+        let folder_is = resolve(&folder);
+        let known = folder_is == programs || found.contains(&folder_is);
+        if folder.is_absolute() && !known && PROGRAMS.iter().any(|name| is_other(&name)) {
+            found.push(folder_is);
+        }
+    }
+    found
 }
 
 /// Whether a folder lies in a file system that controls the kernel instead of storing files.

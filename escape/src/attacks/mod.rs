@@ -15,6 +15,7 @@ mod neighbours;
 mod network;
 mod objects;
 pub(crate) mod privileges;
+mod programs;
 mod secrets;
 mod sockets;
 mod system;
@@ -39,6 +40,7 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     egress::TABLE,
     calls::TABLE,
     privileges::TABLE,
+    programs::TABLE,
     terminal::TABLE,
     objects::TABLE,
     secrets::TABLE,

@@ -180,7 +180,6 @@ fn current() -> Result<PathBuf, Failure> {
 /// Makes a session for the current folder.
 fn make(client: &mut Client, agent: &Agent, options: &AgentRun) -> Result<String, Failure> {
     let consent = if options.force { Consent::Forced } else { Consent::None };
-    let folder = request::folder(&current()?, consent)?;
     let profile = profile(agent, options);
     let access = match (profile, options.staged) {
         (_, true) => Access::Staged,
@@ -188,6 +187,7 @@ fn make(client: &mut Client, agent: &Agent, options: &AgentRun) -> Result<String
         // No broker can follow a program that mounts folders anew.
         (Profile::Nested, false) => Access::Direct,
     };
+    let folder = request::folder(&current()?, access, consent)?;
     if profile == Profile::Nested {
         let changes = match access {
             Access::Staged => "changes of the folder wait until `cowork apply`",

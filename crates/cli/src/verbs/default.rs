@@ -115,7 +115,7 @@ fn workspace(options: &Init) -> Result<PathBuf, Failure> {
         let sentence = format!("cannot make the workspace `{}`", path.display());
         Failure::host(sentence, Some(error.to_string()))
     })?;
-    request::folder(&path, Consent::None)
+    request::folder(&path, Access::Write, Consent::None)
 }
 
 /// `cowork delete`.

@@ -17,14 +17,15 @@ use std::process::ExitCode;
 /// `cowork grant`: a new folder, or another access for one that is granted.
 pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
     let consent = if options.force { Consent::Forced } else { Consent::None };
-    let path = request::folder(options.folder.path(), consent)?;
+    let access = request::access(options.folder.access());
+    let path = request::folder(options.folder.path(), access, consent)?;
     let name = match options.folder.name() {
         Some(name) => name.as_str().to_owned(),
         None => named_after(&path)?,
     };
     let new = NewGrant {
         path: request::raw(&path),
-        access: request::access(options.folder.access()),
+        access,
         name: Some(name),
         force: options.force,
         direct: request::direct(&options.writes),

@@ -65,8 +65,9 @@ pub(crate) fn decide(options: &Decide) -> Result<ExitCode, Failure> {
         decision: decision(options)?,
         path: match &options.path {
             Some(path) => {
+                let access = if options.rw { Access::Write } else { Access::Read };
                 let consent = if options.force { Consent::Forced } else { Consent::None };
-                Some(request::raw(&request::folder(path, consent)?))
+                Some(request::raw(&request::folder(path, access, consent)?))
             }
             None => None,
         },

@@ -5,7 +5,10 @@ use super::{rules, show};
 use crate::daemon::Daemon;
 use crate::session::{Session, plain};
 use crate::trouble::Trouble;
-use cowork_client::types::{NamePolicy, NewProtectedName, PlaceName, ProtectedName, RuleOrigin};
+use cowork_api::files::Rules;
+use cowork_client::types::{
+    Access, NamePolicy, NewProtectedName, PlaceName, ProtectedName, RuleOrigin,
+};
 use cowork_policy::files;
 use cowork_session::life::{Misfit, State};
 use serde_json::json;
@@ -34,6 +37,18 @@ impl Daemon {
                 reason: standing.reason.clone(),
                 grant: Some(kept.grant.name.clone()),
                 origin: RuleOrigin::Always,
+            }));
+        }
+        for kept in doc.grants.iter().filter(|kept| kept.grant.access == Access::Write) {
+            let mut rules = Rules::default();
+            let folder = crate::session::doc::path(&kept.grant.path)?;
+            self.places.protect_programs(&folder, &mut rules);
+            all.extend(rules.names.into_iter().map(|rule| ProtectedName {
+                pattern: rule.pattern,
+                policy: show::shown_policy(rule.policy),
+                reason: rule.reason,
+                grant: Some(kept.grant.name.clone()),
+                origin: RuleOrigin::Default,
             }));
         }
         let replaced = |pattern: &str| {

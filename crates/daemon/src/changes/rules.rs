@@ -5,7 +5,7 @@ use super::kept::StandingRule;
 use super::store::is_recorded;
 use super::{show, wanted};
 use crate::daemon::Daemon;
-use crate::session::doc::{Doc, KeptGrant};
+use crate::session::doc::{self, Doc, KeptGrant};
 use crate::session::{Session, has_sandbox};
 use crate::trouble::Trouble;
 use cowork_api::files::{NameRule, Rules};
@@ -63,6 +63,7 @@ impl Daemon {
         }
         wanted::apply(&mut rules, &doc.spec.writes)?;
         wanted::apply(&mut rules, &grant.writes)?;
+        self.places.protect_programs(&doc::path(&grant.path)?, &mut rules);
         Ok(rules)
     }
 

@@ -9,8 +9,8 @@ use crate::book::now;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Certainty, Reply, Request};
-use cowork_client::types::{Grant, GrantChange, NewGrant, Process, Raw, Regranted, Revoked};
-use cowork_policy::{GrantName, HostPath, plan};
+use cowork_client::types::{self, Grant, GrantChange, NewGrant, Process, Raw, Regranted, Revoked};
+use cowork_policy::{Access, GrantName, HostPath, plan};
 use cowork_sandbox::folder::{Folder, FolderError};
 use cowork_sandbox::places::Verdict;
 use cowork_session::life::{Event, State};
@@ -65,17 +65,43 @@ impl Daemon {
     pub(crate) fn refuse_sensitive(
         &self,
         folder: &Folder,
+        access: Access,
         meant: Meant,
     ) -> Result<Option<String>, Trouble> {
-        match self.places.judge(folder) {
+        match self.places.judge(folder, access) {
             Verdict::Ordinary => Ok(None),
             Verdict::Refused(sentence) => {
                 Err(Trouble::refused("folder-refused", sentence)
                     .with_hint("grant a folder of files"))
             }
             Verdict::Sensitive(reason) if meant == Meant::Yes => Ok(Some(reason)),
-            Verdict::Sensitive(reason) => Err(Trouble::forbidden("sensitive", reason)
-                .with_hint("grant a folder inside it; if you mean it, add `--force`")),
+            Verdict::Sensitive(reason) => Err(not_meant(reason)),
+        }
+    }
+
+    /// The same for folders below a granted one whose changes are not recorded.
+    fn refuse_direct(&self, path: &Path, new: &NewGrant) -> Result<Option<String>, Trouble> {
+        let mut reasons = Vec::new();
+        for below in &new.direct {
+            let folder = path.join(doc::path(below)?);
+            reasons.extend(self.places.programs_at_risk(&folder, Access::Direct));
+        }
+        match reasons.into_iter().next() {
+            Some(reason) if !new.force => Err(not_meant(reason)),
+            reason => Ok(reason),
+        }
+    }
+
+    /// Refuses another access to a folder that is not like any other with it.
+    fn refuse_regrant(&self, grant: &Grant, access: types::Access) -> Result<(), Trouble> {
+        let reason = self.places.programs_at_risk(&doc::path(&grant.path)?, doc::access(access));
+        match reason {
+            Some(reason) if grant.sensitive.is_none() => {
+                Err(Trouble::forbidden("sensitive", reason).with_hint(
+                    "if you mean it, revoke the folder and grant it again with `--force`",
+                ))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -88,7 +114,10 @@ impl Daemon {
         crate::changes::check_writes(&new.writes)?;
         crate::changes::check_direct(&new.direct)?;
         let folder = Self::open_folder(&doc::path(&new.path)?)?;
-        let sensitive = self.refuse_sensitive(&folder, Meant::from(new.force))?;
+        let sensitive =
+            self.refuse_sensitive(&folder, doc::access(new.access), Meant::from(new.force))?;
+        let direct = self.refuse_direct(folder.path(), new)?;
+        let sensitive = sensitive.or(direct);
         let path = HostPath::new(folder.path()).map_err(|error| {
             let sentence = format!("`{}` cannot be granted: {error}", folder.path().display());
             Trouble::refused("bad-path", sentence)
@@ -219,6 +248,7 @@ impl Daemon {
             return Ok(Regranted { grant: kept.grant, revoked });
         }
         view::refuse_change(&doc)?;
+        self.refuse_regrant(&kept.grant, change.access)?;
         let before = std::mem::replace(&mut kept.grant.access, change.access);
         let data = json!({ "name": name, "access": change.access, "writes": change.writes });
         self.book.record("grant.changed", Some(&session.id), &data)?;
@@ -377,6 +407,11 @@ fn find<'a>(grants: &'a [KeptGrant], name: &str) -> Result<&'a KeptGrant, Troubl
         let sentence = format!("the session has no granted folder `{}`", name.escape_debug());
         Trouble::missing("no-grant", sentence).with_hint(hint)
     })
+}
+
+fn not_meant(reason: String) -> Trouble {
+    Trouble::forbidden("sensitive", reason)
+        .with_hint("grant a folder inside it; if you mean it, add `--force`")
 }
 
 fn no_grant() -> Trouble {

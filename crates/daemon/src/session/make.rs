@@ -145,7 +145,7 @@ impl Daemon {
     /// be that one.
     fn pin(&self, folder: &Raw) -> Result<(Raw, (u64, u64)), Trouble> {
         let opened = Self::open_folder(&doc::path(folder)?)?;
-        self.refuse_sensitive(&opened, Meant::No)?;
+        self.refuse_sensitive(&opened, Access::Direct, Meant::No)?;
         let identity = opened.identity();
         Ok((doc::raw(opened.path()), (identity.device, identity.inode)))
     }

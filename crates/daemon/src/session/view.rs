@@ -117,7 +117,11 @@ impl Daemon {
         let is_folder = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_dir());
         if is_folder {
             let folder = Self::open_folder(&path)?;
-            let sensitive = self.refuse_sensitive(&folder, Meant::from(place.force))?;
+            let access = match place.access {
+                WritableAs::Write => cowork_policy::Access::Write,
+                WritableAs::Direct => cowork_policy::Access::Direct,
+            };
+            let sensitive = self.refuse_sensitive(&folder, access, Meant::from(place.force))?;
             return Ok((pinned, sensitive));
         }
         if place.access == WritableAs::Write {

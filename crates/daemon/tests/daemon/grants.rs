@@ -7,10 +7,10 @@ use crate::site::Site;
 use cowork_client::http::Method;
 use cowork_client::types::{Access, Grant, Raw, State};
 use cowork_testbed::{Folder, Person, SECRET};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 for_everyone!(
     a_folder_appears_in_a_running_command,
@@ -18,6 +18,8 @@ for_everyone!(
     a_revoked_folder_is_gone_for_whoever_held_it,
     two_sessions_share_a_folder,
     sensitive_places_need_to_be_meant,
+    own_programs_stay_as_they_are,
+    links_to_own_programs_stay_as_they_are,
     nothing_is_reachable_after_the_end,
     grants_outlive_the_sandbox,
     mounts_in_a_folder_come_along_and_are_told,
@@ -80,6 +82,87 @@ fn a_folder_appears_in_a_running_command(person: Person) {
         assert_eq!((missing.status, missing.code.as_str()), (404, "no-grant"));
     }
     site.verify();
+}
+
+fn own_programs_stay_as_they_are(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let programs = cowork_testbed::programs();
+    let before = std::fs::read(programs.join("cowork-mcp")).expect("it is there");
+    let body = |path: &Path, access: &str| json!({ "path": path, "name": "own", "access": access });
+    let refused = |body: &Value| {
+        let refused = site.refused(Method::Post, room.at("/grants"), Some(body));
+        assert_eq!((refused.status, refused.code.as_str()), (403, "sensitive"), "{refused:?}");
+        refused.title
+    };
+    // Where changes are not judged, and beside the programs, it has to be meant.
+    let said = refused(&body(programs, "direct"));
+    assert!(said.contains("cowork's own programs"), "{said}");
+    let inner = programs.join(format!("inner-{}", person.uid()));
+    std::fs::create_dir_all(&inner).expect("tests run as root");
+    refused(&body(&inner, "rw"));
+    let mut with_inner = body(programs, "rw");
+    with_inner["direct"] = json!([inner.file_name().and_then(|name| name.to_str())]);
+    refused(&with_inner);
+    std::fs::remove_dir(&inner).expect("it is empty");
+    for folder in ["home", "outputs"] {
+        let session = json!({ folder: programs });
+        let refused = site.refused(Method::Post, "/v1/sessions", Some(&session));
+        assert_eq!(refused.code, "sensitive", "{folder}");
+    }
+    // Where they are, the programs themselves are refused, whatever the user allows.
+    site.post(room.at("/grants"), &body(programs, "rw"));
+    let rule = json!({ "pattern": "/cowork-mcp", "policy": "allow", "grant": "own" });
+    site.post(room.at("/protected"), &rule);
+    for attempt in
+        ["echo > mnt/own/cowork-mcp", "rm -f mnt/own/coworkd", "chmod 777 mnt/own/cowork"]
+    {
+        assert!(fails(&room.run(attempt)), "{attempt}");
+    }
+    let reasons = || {
+        let records = site.records(&[("type", "files.refused"), ("session", room.id())]);
+        let reason = |data: &Value| data["reason"].as_str().unwrap_or_default().to_owned();
+        records.iter().map(|record| reason(&record.data)).collect::<Vec<_>>()
+    };
+    until("all are recorded", || reasons().len() == 3);
+    assert!(reasons().iter().all(|why| why.contains("cowork's own programs")), "{:?}", reasons());
+    let listed = site.get(room.at("/protected")).to_string();
+    assert!(listed.contains("/cowork-keeper"), "{listed}");
+    let change = json!({ "access": "direct" });
+    let refused = site.refused(Method::Patch, room.at("/grants/own"), Some(&change));
+    assert_eq!((refused.status, refused.code.as_str()), (403, "sensitive"), "{refused:?}");
+    room.regrant("own", "ro");
+    assert!(std::fs::read(programs.join("cowork-mcp")).is_ok_and(|now| now == before));
+}
+
+/// As after an installation: what the user starts is a link to the program.
+fn links_to_own_programs_stay_as_they_are(person: Person) {
+    let home = Folder::new(person, "someone");
+    home.write("bin/other", "");
+    let bin = home.path().join("bin");
+    let program = cowork_testbed::programs().join("cowork");
+    std::os::unix::fs::symlink(&program, bin.join("cowork")).expect("the folder is ours");
+    let owner = Some(person.uid());
+    std::os::unix::fs::lchown(bin.join("cowork"), owner, owner).expect("tests run as root");
+    let site = Site::with_file(person, "PATH", bin.clone());
+    let room = site.plain_room();
+    for folder in [home.path(), &bin] {
+        let body = json!({ "path": folder, "name": "own", "access": "direct" });
+        let refused = site.refused(Method::Post, room.at("/grants"), Some(&body));
+        assert_eq!((refused.status, refused.code.as_str()), (403, "sensitive"), "{refused:?}");
+    }
+    let body = json!({ "path": home.path(), "name": "own", "access": "rw" });
+    site.post(room.at("/grants"), &body);
+    for attempt in [
+        "ln -sf /bin/true mnt/own/bin/cowork",
+        "rm -f mnt/own/bin/cowork",
+        "mv mnt/own/bin mnt/own/gone",
+        "echo > mnt/own/bin/coworkd",
+    ] {
+        assert!(fails(&room.run(attempt)), "{attempt}");
+    }
+    assert_eq!(std::fs::read_link(bin.join("cowork")).ok(), Some(program));
+    assert_eq!(room.run("echo x > mnt/own/bin/other; cat mnt/own/bin/other").text(), "x\n");
 }
 
 fn what_may_be_done_with_a_folder_changes_while_it_is_held(person: Person) {
