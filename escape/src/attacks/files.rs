@@ -46,6 +46,7 @@ pub(crate) const TABLE: &[Attack] = &[
         .folders(&[("--home", "home-up")])
         .judged(made_outside),
     Attack::new("set-up", "leftover-roots", leftover_roots, GONE),
+    Attack::new("set-up", "leftover-roots-by-link", leftover_roots_by_link, GONE),
     Attack::new(
         "folders",
         "write-read-only-folder",
@@ -112,12 +113,30 @@ fn made_outside(stage: &Stage, _: &Shot) -> Option<String> {
 }
 
 /// Places where a sandbox may have left the old root, and a way above the root.
+const ROOTS: [&str; 8] =
+    ["", "/..", "/oldroot", "/.oldroot", "/newroot", "/host", "/scratch", "/proc/self/root/.."];
+
+/// The same places, by links in the granted folder.
+fn leftover_roots_by_link(scene: &Scene) -> Outcome {
+    let canary = scene.outside("canary")?;
+    let mut last = Lost::new("ENOENT");
+    for (number, root) in ROOTS.iter().enumerate() {
+        let link = scene.in_yard(&format!("root{number}"))?;
+        std::os::unix::fs::symlink(format!("{root}/"), &link)?;
+        let found = read_canary(&format!("{link}{canary}"));
+        std::fs::remove_file(&link)?;
+        match found {
+            Ok(_) => return Ok(format!("the canary was read through a link to `{root}/`")),
+            Err(lost) => last = lost,
+        }
+    }
+    Err(last)
+}
+
 fn leftover_roots(scene: &Scene) -> Outcome {
     let canary = scene.outside("canary")?;
     let mut last = Lost::new("ENOENT");
-    for root in
-        ["", "/..", "/oldroot", "/.oldroot", "/newroot", "/host", "/scratch", "/proc/self/root/.."]
-    {
+    for root in ROOTS {
         match read_canary(&format!("{root}{canary}")) {
             Ok(_) => return Ok(format!("the canary was read below `{root}/`")),
             Err(lost) => last = lost,

@@ -3,7 +3,7 @@
 use crate::attack::{Attack, layer};
 use crate::scene::{Lost, Outcome, Scene};
 use std::fs::OpenOptions;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 const CLASS: &str = "kernel files";
@@ -34,6 +34,7 @@ pub(crate) const TABLE: &[Attack] = &[
     writes("write.suid_dumpable", "/proc/sys/fs/suid_dumpable"),
     writes("write.protected_symlinks", "/proc/sys/fs/protected_symlinks"),
     writes("write.hostname", "/proc/sys/kernel/hostname"),
+    Attack::new(CLASS, "write.binfmt_misc", register_interpreter, OWNED).as_root().on_some_hosts(),
     Attack::new(CLASS, "write.max_user_namespaces", allow_namespaces, OWNED),
     writes("write.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
     writes("write.irq", "/proc/irq/default_smp_affinity"),
@@ -73,6 +74,28 @@ fn allow_namespaces(scene: &Scene) -> Outcome {
     }
     OpenOptions::new().write(true).open("/proc/sys/user/max_user_namespaces")?;
     Ok("open for writing".into())
+}
+
+/// Where the kernel can be told which program executes a file. Bare, it is mounted first, where
+/// nobody else sees it. What is written is no interpreter.
+fn register_interpreter(scene: &Scene) -> Outcome {
+    const FOLDER: &std::ffi::CStr = c"/proc/sys/fs/binfmt_misc";
+    if !scene.inside() && std::fs::metadata("/proc/sys/fs/binfmt_misc/register").is_err() {
+        crate::raw::call(libc::SYS_unshare, &[crate::raw::flags(libc::CLONE_NEWNS)])?;
+        let kind = crate::raw::of(c"binfmt_misc");
+        let folder = crate::raw::of(FOLDER);
+        let private = (libc::MS_REC | libc::MS_PRIVATE) as usize;
+        crate::raw::call(libc::SYS_mount, &[0, crate::raw::of(c"/"), 0, private, 0])?;
+        crate::raw::call(libc::SYS_mount, &[kind, folder, kind, 0, 0])?;
+    }
+    let mut register = OpenOptions::new().write(true).open("/proc/sys/fs/binfmt_misc/register")?;
+    match register.write(b"no interpreter") {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            Ok("the kernel reads what is written there".into())
+        }
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok("written".into()),
+    }
 }
 
 /// Opens and writes nothing.

@@ -118,14 +118,16 @@ fn line(path: &Path, name: &str) -> Option<String> {
     Some(format!("{name} {inode} {mode:o} {length} {links} {times:?} {contents}"))
 }
 
-/// The hook that git would run in a folder, through links and `gitdir:`.
+/// The hook that git would run in a folder, through links, `gitdir:` and `commondir`.
 fn hook_of(folder: &Path) -> Option<String> {
     let own = folder.join(".git");
     let own = match std::fs::read_to_string(&own) {
         Ok(text) => folder.join(text.strip_prefix("gitdir: ")?.trim()),
         Err(_) => own,
     };
-    std::fs::read_to_string(own.join("hooks/pre-commit")).ok()
+    let common = std::fs::read_to_string(own.join("commondir")).ok();
+    let common = common.map_or_else(|| own.clone(), |folder| own.join(folder.trim()));
+    std::fs::read_to_string(common.join("hooks/pre-commit")).ok()
 }
 
 /// Whether the session's rules are about a name, whatever file system it may come to lie on.

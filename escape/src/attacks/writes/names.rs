@@ -87,6 +87,11 @@ pub(crate) const TABLE: &[Attack] = &[
     }),
     attack("name.hooks-is-a-link", linked_hooks),
     attack("name.folder-with-link-renamed-to-.git", folder_with_link),
+    attack("name..git-names-a-common-folder", common_folder).refusing(&[
+        "protected/**",
+        "*.git/hooks/!*.sample",
+        "*.git/commondir",
+    ]),
     attack("name..git-is-a-file", git_file).permitted(Permitted::Everywhere(MARKED)),
 ];
 
@@ -242,6 +247,14 @@ fn folder_with_link(scene: &Scene) -> Outcome {
     create_dir(on(scene, "nested/z")?)?;
     symlink("../evil", on(scene, "nested/z/hooks")?)?;
     moved(scene, "nested/z", "nested/.git")
+}
+
+/// A file in `.git` has git take its hooks from a folder elsewhere.
+fn common_folder(scene: &Scene) -> Outcome {
+    make(scene, &on(scene, "nested/evil/hooks/pre-commit")?)?;
+    create_dir(on(scene, "nested/.git")?)?;
+    std::fs::write(on(scene, "nested/.git/commondir")?, "../evil\n")?;
+    Ok("written".into())
 }
 
 /// `.git` is a file that names a repository elsewhere.
