@@ -183,6 +183,20 @@ pub enum Request {
         /// What is to be done.
         order: Box<files::Order>,
     },
+    /// How often a session met its limits since it was made.
+    Hits {
+        /// Which session.
+        session: String,
+    },
+    /// Which processes of a session have a name, or an id.
+    Find {
+        /// Which session.
+        session: String,
+        /// The name, as the kernel keeps it; any without it.
+        name: Option<String>,
+        /// The id, in the session or on the host; any without it.
+        pid: Option<i32>,
+    },
 }
 
 /// To a client.
@@ -267,6 +281,19 @@ pub enum Reply {
     Owner(Option<Process>),
     /// What a clerk found or did, beside this.
     Reported,
+    /// How often limits were met, where the kernel counts it.
+    Hits(Hits),
+    /// Processes, at most [`MAX_LISTED`].
+    Found(Vec<Process>),
+}
+
+/// How often a session met its limits since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hits {
+    /// Processes that were killed because there was no memory left.
+    pub memory: u64,
+    /// Processes and threads that were not made because there were too many.
+    pub processes: u64,
 }
 
 /// What a session uses now, and has used since it was made.

@@ -108,7 +108,7 @@ COVERED = {
     " startCommand:exec listCommands:commands attach output"
     " listGrants:grants addGrant:grant revokeGrant:revoke changeGrant:regrant translatePath:path"
     " pauseSession:pause resumeSession:resume cancelSession:cancel startSession:start"
-    " stopSession:stop usage usageHistory:usage_history boundary"
+    " stopSession:stop findProcesses:processes usage usageHistory:usage_history boundary"
     " applyChanges:apply discardChanges:discard listChanges:changes showDifferences:diff undo redo"
     " prepareAgent:prepare",
     "Process": "showCommand:status cancelCommand:cancel pauseCommand:pause resumeCommand:resume"

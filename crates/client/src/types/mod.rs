@@ -38,9 +38,9 @@ pub use secrets::{
     SessionSecret,
 };
 pub use sessions::{
-    CommandBrief, Enforced, Life, Limit, NewSession, PlaceName, Process, Profile, ReplacedFile,
-    Sandbox, Session, SessionChange, State, Usage, WantedLimits, WantedView, WritableAs,
-    WritablePlace,
+    CommandBrief, Enforced, Life, Limit, NewSession, PlaceName, Process, Processes, Profile,
+    ReplacedFile, Sandbox, Session, SessionChange, State, Usage, WantedLimits, WantedView,
+    WritableAs, WritablePlace,
 };
 pub use tasks::{
     Approvals, NewTask, PlanState, PlanStep, Steer, Task, TaskChange, TaskHost, TaskMessage,

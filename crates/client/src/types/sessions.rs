@@ -355,6 +355,15 @@ pub struct Process {
     pub name: String,
 }
 
+/// Whether a process runs in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Processes {
+    /// Whether one does that was meant.
+    pub running: bool,
+    /// Those that were meant, at most 256.
+    pub processes: Vec<Process>,
+}
+
 /// What a session uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {

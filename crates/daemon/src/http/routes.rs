@@ -73,6 +73,7 @@ fn about_sessions() -> Vec<Route> {
         post("/v1/sessions/{id}/pause", sessions::pause),
         post("/v1/sessions/{id}/resume", sessions::resume),
         post("/v1/sessions/{id}/cancel", sessions::cancel),
+        get("/v1/sessions/{id}/processes", sessions::processes),
         get("/v1/sessions/{id}/usage", sessions::usage),
         get("/v1/sessions/{id}/usage/history", sessions::usage_history),
         get("/v1/sessions/{id}/path", files::translate),

@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use cowork_api::keeper::{Grade, Reply, Request};
 use cowork_client::types::{
-    Cancel, Fact, Info, NewSession, Page, Raw, Session as Shown, SessionChange, State as Life,
-    Usage,
+    Cancel, Fact, Info, NewSession, Page, Processes, Raw, Session as Shown, SessionChange,
+    State as Life, Usage,
 };
 use serde::Deserialize;
 use std::os::unix::ffi::OsStrExt;
@@ -243,6 +243,24 @@ pub(super) async fn usage(
 ) -> Result<Json<Usage>, Trouble> {
     let session = daemon.session(&id)?;
     daemon.usage(&session).await.map(Json)
+}
+
+/// Which processes are meant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Meant {
+    name: Option<String>,
+    pid: Option<i32>,
+}
+
+pub(super) async fn processes(
+    State(daemon): Shared,
+    Named(id): Named<String>,
+    Queried(meant): Queried<Meant>,
+) -> Result<Json<Processes>, Trouble> {
+    let session = daemon.session(&id)?;
+    let processes = daemon.processes(&session, meant.name, meant.pid).await?;
+    Ok(Json(Processes { running: !processes.is_empty(), processes }))
 }
 
 pub(super) async fn usage_history(

@@ -38,6 +38,11 @@ impl Daemon {
             let settle = Request::Settle { session: session.id.clone() };
             drop(self.engine.call(settle).await);
         }
+        // Whoever hears that it failed finds in the record whether a limit was in its way.
+        let failed = end.ending != Ending::Status(0);
+        if failed {
+            self.note_hits(session).await;
+        }
         let discarded = self.count_discarded(session).await;
         let ended_by = run.ended_by.lock().unwrap_or_else(PoisonError::into_inner).take();
         run.change(|command| {
@@ -67,6 +72,9 @@ impl Daemon {
         }
         if let Ok(guest) = session.guest() {
             drop(guest.tell(&ToInit::Acknowledge { command: run.number }).await);
+        }
+        if !failed {
+            self.note_hits(session).await;
         }
         tokio::spawn(release(Arc::clone(&self), Arc::clone(session), Arc::clone(run)));
         if self.has_new_changes(session) {

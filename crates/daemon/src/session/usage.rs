@@ -25,38 +25,97 @@ pub(crate) async fn sample(daemon: Arc<Daemon>) {
     loop {
         ticks.tick().await;
         for session in daemon.all() {
-            if !matches!(session.state(), State::Running | State::Ready | State::Paused) {
+            if !is_live(session.state()) {
                 continue;
             }
-            let idle = session.state() == State::Ready && !session.live().usage.is_empty();
-            if idle || session.doc().spec.life == Life::Once {
+            daemon.note_hits(&session).await;
+            let Ok(measured) = daemon.measure(&session).await else { continue };
+            if is_still(&session, &measured) {
                 continue;
             }
-            if let Ok(usage) = daemon.usage(&session).await {
-                let data = json!({ "usage": usage });
-                daemon.book.note("usage.sample", Some(&session.id), &data);
-                daemon.keep_within_disk(&session, &usage).await;
-            }
+            let usage = daemon.keep_usage(&session, measured).await;
+            let data = json!({ "usage": usage });
+            daemon.book.note("usage.sample", Some(&session.id), &data);
+            daemon.keep_within_disk(&session, &usage).await;
         }
         daemon.empty_trash().await;
         drop(daemon.book.sync());
     }
 }
 
+fn is_live(state: State) -> bool {
+    matches!(state, State::Ready | State::Running | State::Paused)
+}
+
+/// Whether nothing has happened in a session since it was sampled: no process is there, none was,
+/// and no command was started.
+fn is_still(session: &Session, measured: &Measured) -> bool {
+    let (state, commands) = (session.state(), session.doc().commands);
+    let mut live = session.live();
+    let sampled = live.sampled.replace(commands);
+    let slept = live.usage.back().is_some_and(|last| last.processes == 0);
+    state == State::Ready && measured.processes == 0 && slept && sampled == Some(commands)
+}
+
 impl Daemon {
     /// What a session uses now.
     pub(crate) async fn usage(self: &Arc<Self>, session: &Arc<Session>) -> Result<Usage, Trouble> {
-        let doc = session.doc();
-        let live = matches!(doc.state, State::Ready | State::Running | State::Paused);
-        let measured = if live {
-            let request = Request::Measure { session: session.id.clone() };
-            match self.engine.call(request).await? {
-                (Reply::Measured(measured), _) => measured,
-                _ => Measured::default(),
-            }
+        let measured = if is_live(session.state()) {
+            self.measure(session).await?
         } else {
             Measured::default()
         };
+        Ok(self.keep_usage(session, measured).await)
+    }
+
+    async fn measure(&self, session: &Session) -> Result<Measured, Trouble> {
+        let request = Request::Measure { session: session.id.clone() };
+        match self.engine.call(request).await? {
+            (Reply::Measured(measured), _) => Ok(measured),
+            _ => Ok(Measured::default()),
+        }
+    }
+
+    /// Processes of a session with this name and this id.
+    pub(crate) async fn processes(
+        &self,
+        session: &Session,
+        name: Option<String>,
+        pid: Option<i32>,
+    ) -> Result<Vec<Process>, Trouble> {
+        if !is_live(session.state()) {
+            return Ok(Vec::new());
+        }
+        let request = Request::Find { session: session.id.clone(), name, pid };
+        match self.engine.call(request).await? {
+            (Reply::Found(found), _) => Ok(found.into_iter().map(shown).collect()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Records that a session met its limits since that was last looked at.
+    pub(crate) async fn note_hits(&self, session: &Session) {
+        let request = Request::Hits { session: session.id.clone() };
+        let Ok((Reply::Hits(now), _)) = self.engine.call(request).await else { return };
+        let sandbox = session.doc().sandbox.map(|sandbox| sandbox.pid);
+        let before = session.live().hits.replace((sandbox, now));
+        // Another sandbox counts from the start.
+        let before = before.filter(|(known, _)| *known == sandbox).map(|(_, hits)| hits);
+        let before = before.unwrap_or_default();
+        for (limit, now, before) in
+            [("memory", now.memory, before.memory), ("processes", now.processes, before.processes)]
+        {
+            if now > before {
+                let data = json!({ "limit": limit, "times": now - before });
+                // It was hit, whether that can be recorded or not.
+                drop(self.book.record("limit.hit", Some(&session.id), &data));
+            }
+        }
+    }
+
+    /// Puts what was measured beside what is on disk, and keeps it.
+    async fn keep_usage(self: &Arc<Self>, session: &Arc<Session>, measured: Measured) -> Usage {
+        let doc = session.doc();
         let disk = self.weigh(session).await;
         let peak = session.live().usage.back().map_or(0, |last| last.memory_peak);
         let listed = measured.listed.into_iter();
@@ -70,13 +129,7 @@ impl Daemon {
             scratch: measured.scratch,
             disk,
             processes: measured.processes,
-            listed: listed
-                .map(|process| Process {
-                    pid: process.pid,
-                    inside: (process.inside > 0).then_some(process.inside),
-                    name: process.name,
-                })
-                .collect(),
+            listed: listed.map(shown).collect(),
             wall_ms: doc.sandbox.map_or(0, |sandbox| millis_since(&sandbox.since)),
         };
         let mut live = session.live();
@@ -84,7 +137,7 @@ impl Daemon {
             live.usage.pop_front();
         }
         live.usage.push_back(usage.clone());
-        Ok(usage)
+        usage
     }
 
     /// Samples of the past.
@@ -127,5 +180,13 @@ impl Daemon {
         let _turn = session.turn.lock().await;
         let why = "it is over its limit on disk: raise it with `cowork set --disk`, then resume";
         drop(self.freeze(session, Some(why)).await);
+    }
+}
+
+fn shown(process: cowork_api::keeper::Process) -> Process {
+    Process {
+        pid: process.pid,
+        inside: (process.inside > 0).then_some(process.inside),
+        name: process.name,
     }
 }

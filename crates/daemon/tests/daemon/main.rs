@@ -59,6 +59,8 @@ mod terminal;
 mod trouble;
 #[cfg(test)]
 mod view;
+#[cfg(test)]
+mod watched;
 
 /// Makes a test of each function for each person.
 macro_rules! for_everyone {

@@ -47,6 +47,22 @@ pub(crate) fn measure(session: &mut Session) -> Measured {
     }
 }
 
+/// Processes of a session with this name and this id, in the session or on the host; its PID 1 is
+/// none of them. The kernel keeps only the start of a name.
+pub(crate) fn find(session: &Session, name: Option<&str>, pid: Option<i32>) -> Vec<Process> {
+    /// Longest name in bytes that the kernel keeps.
+    const LONGEST: usize = 15;
+    let name = name.map(|name| name.get(..name.floor_char_boundary(LONGEST)).unwrap_or(name));
+    let mut pids = tree::descendants(session.init_pid());
+    pids.sort_unstable();
+    let all = pids.into_iter().filter_map(process);
+    let meant = all.filter(|process| {
+        name.is_none_or(|name| process.name == name)
+            && pid.is_none_or(|pid| process.inside == pid || process.pid == pid)
+    });
+    meant.take(MAX_LISTED).collect()
+}
+
 /// The process of a session that has a socket open, by the kernel's number of the socket.
 pub(crate) fn owner(session: &Session, socket: u64) -> Option<Process> {
     /// Most open files that are looked at: a session can have many.

@@ -112,6 +112,11 @@ impl Keeper {
             Request::Measure { session } => {
                 Reply::Measured(measure::measure(self.sessions.find(&session)?))
             }
+            Request::Hits { session } => Reply::Hits(self.sessions.find(&session)?.group.hits()),
+            Request::Find { session, name, pid } => {
+                let found = measure::find(self.sessions.find(&session)?, name.as_deref(), pid);
+                Reply::Found(found)
+            }
             Request::Owner { session, socket } => {
                 Reply::Owner(measure::owner(self.sessions.find(&session)?, socket))
             }

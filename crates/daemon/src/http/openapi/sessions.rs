@@ -4,8 +4,8 @@ use super::network::{EGRESS, RULES as NETWORK};
 use super::operation::Operation;
 use super::schemas::Schemas;
 use cowork_client::types::{
-    Cancel, Fact, Grant, GrantChange, Info, NewGrant, NewSession, Page, Regranted, Revoked,
-    Session, SessionChange, State, Usage,
+    Cancel, Fact, Grant, GrantChange, Info, NewGrant, NewSession, Page, Processes, Regranted,
+    Revoked, Session, SessionChange, State, Usage,
 };
 use serde_json::{Value, json};
 
@@ -104,6 +104,20 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .query("outputs", "`keep`: leave its folder of deliverables", &keep)
             .gives_nothing(204, "It is gone")
             .refuses(&[KEEPER]),
+        Operation::new(
+            "GET /v1/sessions/{id}/processes",
+            "findProcesses",
+            "Whether a process runs in a session, by its name or id",
+        )
+        .about("Without a name and an id all processes are meant. A session that does not run has none.")
+        .query("name", "Only those with this name, of which the kernel keeps 15 bytes", &json!({ "type": "string" }))
+        .query(
+            "pid",
+            "Only the one with this id, in the session or on the host",
+            &json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX }),
+        )
+        .gives::<Processes>(200, "Those that were meant", s)
+        .refuses(&[KEEPER]),
         Operation::new("GET /v1/sessions/{id}/usage", "usage", "What a session uses now")
             .gives::<Usage>(200, "Measured at this moment", s)
             .refuses(&[KEEPER]),
@@ -128,6 +142,7 @@ fn made(operation: Operation) -> Operation {
         "pauseSession",
         "resumeSession",
         "cancelSession",
+        "findProcesses",
         "usage",
         "usageHistory",
         "listGrants",

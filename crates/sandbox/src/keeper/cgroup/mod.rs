@@ -11,6 +11,7 @@ mod values;
 pub(crate) use values::Usage;
 
 use crate::kernel::{open_folder, read_at, write_at};
+use cowork_api::keeper::Hits;
 use cowork_api::plan::Limits;
 use cowork_sys::Errno;
 use mounts::{CgroupMount, own_path};
@@ -261,6 +262,22 @@ impl Group {
             }
         }
         usage
+    }
+
+    /// How often the limits of the groups were met.
+    pub(crate) fn hits(&self) -> Hits {
+        let mut hits = Hits::default();
+        let outer = self.unified.as_ref().and_then(|group| self.open(&group.parent).ok());
+        if let Some(outer) = outer {
+            let inner = self.inner().and_then(Result::ok);
+            values::add_unified_hits(&mut hits, outer.as_fd(), inner.as_ref().map(AsFd::as_fd));
+        }
+        for (controller, parent) in &self.legacy {
+            if let Ok(folder) = self.open(parent) {
+                values::add_legacy_hits(&mut hits, *controller, folder.as_fd());
+            }
+        }
+        hits
     }
 
     /// The session's folder in a hierarchy.

@@ -2,6 +2,7 @@
 
 use super::Controller;
 use crate::kernel::{read_at, write_at};
+use cowork_api::keeper::Hits;
 use cowork_api::plan::Limits;
 use cowork_sys::Errno;
 use rustix::fd::BorrowedFd;
@@ -99,6 +100,36 @@ impl Usage {
         let peak = || number(group, "memory.max_usage_in_bytes");
         self.memory_peak = self.memory_peak.or_else(peak);
     }
+}
+
+/// What a v2 group and the one inside it, with the processes, count. Memory is counted upwards; a
+/// process that was not made is counted where it would have been, by kernels before 6.11, and where
+/// the limit is, by later ones.
+pub(super) fn add_unified_hits(
+    hits: &mut Hits,
+    outer: BorrowedFd<'_>,
+    inner: Option<BorrowedFd<'_>>,
+) {
+    hits.memory += counted(outer, "memory.events", "oom_kill");
+    let made = inner.map_or(0, |inner| counted(inner, "pids.events", "max"));
+    hits.processes += counted(outer, "pids.events", "max").max(made);
+}
+
+/// What a v1 group counts.
+pub(super) fn add_legacy_hits(hits: &mut Hits, controller: Controller, group: BorrowedFd<'_>) {
+    match controller {
+        Controller::Memory => hits.memory += counted(group, "memory.oom_control", "oom_kill"),
+        Controller::Pids => hits.processes += counted(group, "pids.events", "max"),
+        Controller::Cpu => {}
+    }
+}
+
+/// A number beside its name, in a file with one of them on each line.
+fn counted(group: BorrowedFd<'_>, file: &str, name: &str) -> u64 {
+    let text = read_at(group, file).unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(known, _)| *known == name);
+    found.and_then(|(_, number)| number.trim().parse().ok()).unwrap_or(0)
 }
 
 fn number(group: BorrowedFd<'_>, name: &str) -> Option<u64> {

@@ -393,6 +393,14 @@ class AsyncSession(AsyncChanged):
         finally:
             await self.aclose()
 
+    async def processes(
+        self, name: str | None = None, *, pid: int | None = None
+    ) -> list[types.ProcessInfo]:
+        """Its processes with this name, and with this id in the session or on the host."""
+        path, query = f"{self._path}/processes", {"name": name, "pid": pid}
+        found = await self.client.call(types.Processes, "GET", path, query=query)
+        return found.processes
+
     async def usage(self) -> types.Usage:
         """What it uses now."""
         return await self.client.call(types.Usage, "GET", f"{self._path}/usage")

@@ -392,6 +392,14 @@ class Session(Changed):
         finally:
             self.close()
 
+    def processes(
+        self, name: str | None = None, *, pid: int | None = None
+    ) -> list[types.ProcessInfo]:
+        """Its processes with this name, and with this id in the session or on the host."""
+        path, query = f"{self._path}/processes", {"name": name, "pid": pid}
+        found = self.client.call(types.Processes, "GET", path, query=query)
+        return found.processes
+
     def usage(self) -> types.Usage:
         """What it uses now."""
         return self.client.call(types.Usage, "GET", f"{self._path}/usage")

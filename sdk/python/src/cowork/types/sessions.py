@@ -19,6 +19,7 @@ __all__ = [
     "Limit",
     "NetworkBrief",
     "PlaceName",
+    "Processes",
     "ReplacedFile",
     "Sandbox",
     "SessionInfo",
@@ -158,6 +159,16 @@ class SessionInfo:
     """How many requests wait for an answer."""
     network: NetworkBrief | None
     """Its network, if it has one."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Whether a process runs in a session."""
+
+    running: bool
+    """Whether one does that was meant."""
+    processes: list[ProcessInfo]
+    """Those that were meant, at most 256."""
 
 
 @dataclass(frozen=True)
