@@ -17,6 +17,7 @@ for_everyone!(
     files_come_and_go,
     parts_of_a_file_can_be_read,
     nothing_outside_a_folder_is_reached,
+    nothing_outside_is_reached_while_links_are_swapped,
     folders_are_listed_in_parts,
     paths_are_translated_both_ways,
 );
@@ -114,6 +115,44 @@ fn files_come_and_go(person: Person) {
     room.tell("start");
     assert_eq!(room.run("cat mnt/uploads/late").text(), "late");
     site.verify();
+}
+
+/// A session swaps a folder and a link to another one as fast as it can.
+fn nothing_outside_is_reached_while_links_are_swapped(person: Person) {
+    const SWAP: &str = "import ctypes, os\n\
+        os.makedirs('real', exist_ok=True); open('real/file', 'w').write('inside')\n\
+        os.path.lexists('link') or os.symlink(os.environ['BESIDE'], 'link')\n\
+        c = ctypes.CDLL(None); print('swaps', flush=True)\n\
+        while True: c.renameat2(-100, b'real', -100, b'link', 2)";
+    let site = Site::new(person);
+    let (work, beside) = (Folder::new(person, "work"), Folder::new(person, "beside"));
+    beside.write("file", "canary");
+    let room = site.room(&json!({ "grants": [
+        { "path": work.path(), "name": "work", "access": "direct" },
+    ] }));
+    let number = room.start(&json!({
+        "argv": ["/usr/bin/python3", "-c", SWAP], "cwd": "mnt/work",
+        "env": { "BESIDE": beside.path() },
+    }));
+    room.until_says(number, "swaps");
+    let (mut inside, mut refused) = (0, 0);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(4);
+    while std::time::Instant::now() < end {
+        match get(room, "work/real/file") {
+            Ok(bytes) => {
+                assert_ne!(bytes, b"canary", "it was read");
+                inside += 1;
+            }
+            Err(_) => refused += 1,
+        }
+        drop(put(room, "work/real/file", b"inside"));
+        drop(site.ask(Method::Delete, room.at("/files/work/real/other"), None));
+        drop(put(room, "work/real/other", b"inside"));
+    }
+    // Both happened, so there was something to win.
+    assert!(inside > 10 && refused > 10, "{inside} {refused}");
+    assert_eq!(names(beside.path()), ["file".to_owned()].into());
+    assert_eq!(beside.read("file").as_deref(), Some("canary"));
 }
 
 fn parts_of_a_file_can_be_read(person: Person) {
