@@ -1549,7 +1549,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__protect__subcmd__remove)
-            opts="-h --grant --help"
+            opts="-h --grant --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1999,12 +1999,16 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__status)
-            opts="-h --json --help"
+            opts="-h --json --process --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --process)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -168,6 +168,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand ls" -l label -d 'Only sess
 complete -c cowork -n "__fish_cowork_using_subcommand ls" -s q -l quiet -d 'Only ids, one on a line'
 complete -c cowork -n "__fish_cowork_using_subcommand ls" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand ls" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand status" -l process -d 'Only whether a process runs, by its name, or by its id in the session or on this host' -r
 complete -c cowork -n "__fish_cowork_using_subcommand status" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand status" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -l env -d 'Set a variable for the command, or pass one of yours by its name alone' -r
@@ -334,6 +335,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_s
 complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from remove" -l grant -d 'Only the rule about this granted folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from remove" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand protect; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l preset -d 'Hosts that belong together, e.g. `github`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l method -d 'Only requests with this method, e.g. GET' -r

@@ -126,6 +126,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (status)
 _arguments "${_arguments_options[@]}" : \
+'--process=[Only whether a process runs, by its name, or by its id in the session or on this host]:NAME|PID:_default' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -546,6 +547,7 @@ _arguments "${_arguments_options[@]}" : \
 (remove)
 _arguments "${_arguments_options[@]}" : \
 '--grant=[Only the rule about this granted folder]:NAME:_default' \
+'--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
 '--help[Print help]' \
 ':session -- The session:_default' \

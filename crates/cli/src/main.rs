@@ -131,17 +131,28 @@ fn help(verb: Option<&str>) -> Result<ExitCode, Failure> {
     print(text.to_string())
 }
 
-/// The manual pages of the program and of each of its verbs, one after the other.
+/// The manual pages of the program and of each of its verbs, one after the other; each verb is
+/// followed by those below it.
 fn manual() -> Result<ExitCode, Failure> {
     let mut command = Arguments::command();
     command.build();
     let mut text = Vec::new();
     let mut pages = vec![command.clone()];
-    pages.extend(command.get_subcommands().cloned());
+    for verb in command.get_subcommands() {
+        collect_pages(verb, &mut pages);
+    }
     for page in pages {
         clap_mangen::Man::new(page)
             .render(&mut text)
             .map_err(|source| Failure::host("cannot write the manual", Some(source.to_string())))?;
     }
     print(&text)
+}
+
+fn collect_pages(verb: &clap::Command, pages: &mut Vec<clap::Command>) {
+    pages.push(verb.clone());
+    // Only the program's own `help` says more than its name.
+    for verb in verb.get_subcommands().filter(|verb| verb.get_name() != "help") {
+        collect_pages(verb, pages);
+    }
 }

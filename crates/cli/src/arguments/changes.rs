@@ -287,4 +287,7 @@ pub(crate) struct ProtectRemove {
     /// Only the rule about this granted folder
     #[arg(long, value_name = "NAME")]
     pub(crate) grant: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }

@@ -25,7 +25,7 @@ pub(crate) use network::{
     SecretVerb, Standing, Tls, Unpublish,
 };
 pub(crate) use sessions::{
-    Delete, Explain, Init, Limits, List, New, Remove, SessionOptions, Set, Target,
+    Delete, Explain, Glance, Init, Limits, List, New, Remove, SessionOptions, Set, Target,
 };
 pub(crate) use srt::{ImportFrom, Policy, PolicyImport, PolicyVerb, Srt};
 pub(crate) use tasks::{Ask, TaskNamed, TaskOf, TaskSteer, TaskVerb, Tasks};
@@ -79,7 +79,7 @@ pub(crate) enum Verb {
     /// List sessions
     Ls(List),
     /// Show a session at a glance: state, protection, limits, grants, commands
-    Status(Target),
+    Status(Glance),
     /// Run a command in a session
     Exec(Exec),
     /// Open a shell in a session

@@ -18,6 +18,19 @@ pub(crate) struct Target {
     pub(crate) output: Output,
 }
 
+// A session at a glance, or one question about it.
+#[derive(Debug, Args)]
+#[command(after_help = "With --process the exit code says whether such a process runs: 0 if one \
+                        does, 1 if none does.")]
+pub(crate) struct Glance {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Only whether a process runs, by its name, or by its id in the session or on this host
+    #[arg(long, value_name = "NAME|PID")]
+    pub(crate) process: Option<String>,
+}
+
 // What a session may use.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Limits {

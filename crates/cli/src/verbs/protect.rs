@@ -11,6 +11,7 @@ use cowork_client::http::{Method, Request};
 use cowork_client::types::{NamePolicy, NewProtectedName, ProtectedName, RuleOrigin};
 use cowork_client::uri::Query;
 use cowork_policy::files;
+use serde_json::json;
 use std::process::ExitCode;
 
 /// `cowork protect`.
@@ -102,6 +103,9 @@ fn remove(options: &ProtectRemove) -> Result<ExitCode, Failure> {
             .with_some("grant", options.grant.as_ref());
         client.call(&Request::new(Method::Delete, query))
     })?;
+    if options.output.json {
+        return show::json(&json!({ "removed": options.pattern }));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

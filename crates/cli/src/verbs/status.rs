@@ -2,22 +2,29 @@
 
 use super::sessions::{labels, state, tone};
 use super::target;
-use crate::arguments::{DEFAULT, Target};
+use crate::arguments::{DEFAULT, Glance, Target};
 use crate::daemon;
 use crate::failure::Failure;
 use crate::network;
 use crate::show::table::{Colour, Tone};
 use crate::show::{self, neutral, units};
 use cowork_client::http::{Client, HttpError};
-use cowork_client::types::{Info, Life, Network, Profile, Session, State, Usage};
+use cowork_client::types::{
+    Info, Life, Network, Process, Processes, Profile, Session, State, Usage,
+};
+use cowork_client::uri::Query;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Shows the session that is named; without a name the default one, or the daemon if there is
 /// none.
-pub(crate) fn status(options: &Target) -> Result<ExitCode, Failure> {
+pub(crate) fn status(options: &Glance) -> Result<ExitCode, Failure> {
     let mut client = daemon::connect()?;
+    if let Some(process) = &options.process {
+        return running(&mut client, &options.target, process);
+    }
+    let options = &options.target;
     let session = match &options.session {
         Some(name) => super::session(&mut client, name)?.1,
         None => match client.get::<Session>(target(DEFAULT, "")) {
@@ -38,6 +45,27 @@ pub(crate) fn status(options: &Target) -> Result<ExitCode, Failure> {
         None => None,
     };
     show::print(text(&session, usage.as_ref(), network.as_ref()))
+}
+
+/// Whether a process runs in a session. What can be an id is one.
+fn running(client: &mut Client, options: &Target, process: &str) -> Result<ExitCode, Failure> {
+    let name = options.session.as_deref().unwrap_or(DEFAULT);
+    let key = if process.parse::<i32>().is_ok_and(|pid| pid > 0) { "pid" } else { "name" };
+    let (_, found) = super::on(client, name, |client, id| {
+        let query = Query::new(target(id, "/processes")).with(key, process);
+        client.get::<Processes>(query.target())
+    })?;
+    if options.output.json {
+        show::json(&found)?;
+    } else {
+        let line = |one: &Process| {
+            let inside = one.inside.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+            let name = neutral::line(&one.name);
+            format!("{name}: process {inside} in the session, {} on this host\n", one.pid)
+        };
+        show::print(found.processes.iter().map(line).collect::<String>())?;
+    }
+    Ok(if found.running { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn info(client: &mut Client, options: &Target) -> Result<ExitCode, Failure> {
@@ -125,8 +153,10 @@ fn protection(session: &Session) -> String {
     if session.enforcement.is_empty() {
         return "nothing runs that would be protected".to_owned();
     }
-    let in_force = session.enforcement.iter().filter(|layer| layer.state == "in force").count();
-    let mut lines = vec![format!("{in_force} of {} layers in force", session.enforcement.len())];
+    let in_force = session.enforcement.iter().filter(|layer| layer.state == "in force");
+    let names: Vec<&str> = in_force.map(|layer| layer.layer.as_str()).collect();
+    let (count, all) = (names.len(), session.enforcement.len());
+    let mut lines = vec![format!("{count} of {all} layers in force: {}", names.join(", "))];
     let others = session.enforcement.iter().filter(|layer| layer.state != "in force");
     lines.extend(
         others.map(|layer| format!("{}: {} ({})", layer.state, layer.layer, layer.observed)),

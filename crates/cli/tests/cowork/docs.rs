@@ -7,6 +7,7 @@ for_everyone!(
     help_names_the_essentials,
     completions_know_the_verbs,
     the_manual_is_troff,
+    every_other_verb_has_json,
     the_plan_is_explained_step_by_step,
     every_system_call_has_a_reason,
     what_is_in_force_is_observed,
@@ -136,6 +137,51 @@ fn help_names_the_essentials(person: Person) {
     assert_eq!(version.good(), format!("cowork {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// Verbs that have no `--json`: they hand the terminal or the streams over to another program, or
+/// what they write is a text of another kind.
+const WITHOUT_JSON: [&str; 14] = [
+    "shell",
+    "claude",
+    "codex",
+    "gemini",
+    "opencode",
+    "agent",
+    "srt",
+    "mcp",
+    "net har",
+    "audit export",
+    "policy import",
+    "completions",
+    "man",
+    "help",
+];
+
+fn every_other_verb_has_json(person: Person) {
+    let here = Folder::new(person, "work");
+    let manual = run(person, here.path(), &["man"]);
+    let titles = manual.good().lines().filter_map(|line| line.strip_prefix(".TH cowork-"));
+    let names = titles.filter_map(|title| title.split_whitespace().next());
+    let names: Vec<String> = names.map(|name| name.replace('-', " ")).collect();
+    let readme = include_str!("../../../../README.md");
+    for name in &names {
+        let below = format!("{name} ");
+        // Those above others say nothing of their own, unless they do something without them.
+        let above = names.iter().any(|other| other.starts_with(&below));
+        let words: Vec<&str> = name.split(' ').chain(["--help"]).collect();
+        let help = run(person, here.path(), &words);
+        let has = help.good().contains("--json");
+        if WITHOUT_JSON.contains(&name.as_str()) {
+            assert!(!has, "{name} has it");
+            assert!(readme.contains(&format!("`{name}`")), "README does not name `{name}`");
+        } else {
+            assert!(has || above, "{name} has no --json");
+        }
+    }
+    for name in WITHOUT_JSON {
+        assert!(names.iter().any(|known| known == name), "there is no verb `{name}`");
+    }
+}
+
 fn completions_know_the_verbs(person: Person) {
     let here = Folder::new(person, "work");
     for shell in ["bash", "zsh", "fish"] {
@@ -158,7 +204,23 @@ fn the_manual_is_troff(person: Person) {
     let here = Folder::new(person, "work");
     let manual = run(person, here.path(), &["man"]);
     let titles: Vec<&str> = manual.good().lines().filter(|line| line.starts_with(".TH ")).collect();
-    assert_eq!(titles.len(), 1 + VERBS.len(), "{titles:?}");
+    let title = |words: &[&str]| format!(".TH cowork-{} ", words.join("-"));
+    let wanted = VERBS.iter().map(|verb| title(&[verb]));
+    let nested = [
+        ["audit", "verify"],
+        ["audit", "export"],
+        ["secret", "set"],
+        ["secret", "rm"],
+        ["protect", "add"],
+        ["net", "rules"],
+        ["task", "steer"],
+        ["policy", "import"],
+    ];
+    for wanted in wanted.chain(nested.iter().map(|words| title(words))) {
+        let found = titles.iter().filter(|title| title.starts_with(&wanted)).count();
+        assert_eq!(found, 1, "{wanted}: {titles:?}");
+    }
+    assert!(!titles.iter().any(|title| title.contains("-help-")), "{titles:?}");
     let mut groff = person.command("/usr/bin/groff");
     groff.args(["-man", "-ww", "-Tascii", "-P-cbou"]);
     let page = finish(groff, manual.out.clone());

@@ -35,7 +35,15 @@ fn the_default_session_has_short_forms(person: Person) {
         let limits = status["limits"].as_array().expect("it is a list");
         limits.iter().find(|limit| limit["limit"] == name).map(|limit| limit["value"].clone())
     };
+    // Four processors and four gigabytes, as far as the host has them.
+    let host = cowork_sandbox::host::size();
+    assert_eq!(limit("cpus"), Some(host.cpus.min(4).to_string().into()), "{status}");
+    let memory = cowork_policy::Bytes::new(4 << 30).min(host.memory);
+    assert_eq!(limit("memory"), Some(memory.to_string().into()), "{status}");
     assert_eq!(limit("disk"), Some("10G".into()), "{status}");
+    assert_eq!(status["grants"].as_array().map(Vec::len), Some(1), "{status}");
+    assert_eq!(status["grants"][0]["path"], workspace.to_str().expect("it is text"), "{status}");
+    assert_eq!(status["grants"][0]["access"], "rw", "{status}");
     let pid = status["sandbox"]["pid"].clone();
     assert!(at_home(&["init"]).good().starts_with("default  ready\n"));
     assert_eq!(desk.json(&["status", "--json"])["sandbox"]["pid"], pid, "it is the same");
@@ -65,4 +73,18 @@ fn the_default_session_has_short_forms(person: Person) {
     assert_eq!(desk.ids(), Vec::<String>::new());
     assert!(is_there(workspace.join("file")), "the workspace is the user's");
     desk.refused(&["delete"], 1, none);
+
+    let elsewhere = home.path().join("elsewhere");
+    let elsewhere = elsewhere.to_str().expect("it is text");
+    let other = ["--workspace", elsewhere, "--cpus", "0.5", "--memory", "512M", "--disk", "2G"];
+    let made = at_home(&[&["init", "--json"], &other[..]].concat());
+    let status: serde_json::Value = serde_json::from_str(made.done()).expect("it is JSON");
+    for (name, value) in [("cpus", "0.5"), ("memory", "512M"), ("disk", "2G")] {
+        let limits = status["limits"].as_array().expect("it is a list");
+        let found = limits.iter().find(|limit| limit["limit"] == name).expect("it has one");
+        assert_eq!(found["value"], value, "{status}");
+    }
+    assert_eq!(desk.good(&["exec", "cd /workspace && touch file && pwd"]), "/workspace\n");
+    assert!(is_there(home.path().join("elsewhere/file")));
+    assert_eq!(desk.good(&["delete"]), "");
 }

@@ -131,14 +131,14 @@ print(connection.getresponse().read().decode())
 
 /// Starts a command that asks for a folder.
 #[track_caller]
-fn ask(desk: &Desk, id: &str, wanted: &str) -> String {
+pub(super) fn ask(desk: &Desk, id: &str, wanted: &str) -> String {
     let number = desk.good(&["exec", "--detach", id, "--", "python3", "-c", ASK, wanted]);
     number.trim_end().to_owned()
 }
 
 /// The number of the request that waits.
 #[track_caller]
-fn waiting(desk: &Desk, id: &str) -> String {
+pub(super) fn waiting(desk: &Desk, id: &str) -> String {
     let mut found = Value::Null;
     until("it asks", || {
         found = desk.json(&["requests", "--json", id]);
