@@ -118,13 +118,13 @@ fn find_links(programs: &Path) -> Vec<PathBuf> {
     let installed = programs.parent().and_then(Path::parent).map(|prefix| prefix.join("bin"));
     let mut found = Vec::new();
     for folder in std::env::split_paths(&path).chain(installed) {
-        let is_other = |name: &&str| {
+        let is_other = |name: &str| {
             let own = identity(&programs.join(name));
             own.is_some() && identity(&folder.join(name)) == own
         };
         let folder_is = resolve(&folder);
         let known = folder_is == programs || found.contains(&folder_is);
-        if folder.is_absolute() && !known && PROGRAMS.iter().any(|name| is_other(&name)) {
+        if folder.is_absolute() && !known && PROGRAMS.iter().any(|name| is_other(name)) {
             found.push(folder_is);
         }
     }

@@ -5,7 +5,7 @@ use crate::site::lock;
 use crate::world::{Dice, World};
 use crate::{load, remains, settle};
 use cowork_client::http::Client;
-use cowork_client::types::Session;
+use cowork_client::types::{Network, Session};
 use cowork_testbed::Person;
 use rustix::process::Signal;
 use std::time::Duration;
@@ -18,10 +18,13 @@ pub(crate) fn faults(person: Person) {
     remains::check(&world);
 }
 
+/// How many programs there are.
+const PROGRAMS: u64 = 5;
+
 /// Kills one program after the other.
 fn disturb(world: &World) {
     let mut dice = Dice::new(world.seed, 77);
-    let mut next = dice.below(3);
+    let mut next = dice.below(PROGRAMS);
     let mut times = 0;
     while world.goes_on() {
         for _ in 0..10 + dice.below(20) {
@@ -42,11 +45,13 @@ fn disturb(world: &World) {
                     keeper.signal(Signal::KILL);
                 }
             }
-            _ => kill_init(world, &mut dice),
+            2 => kill_init(world, &mut dice),
+            3 => kill_egress(world),
+            _ => kill_broker(world, &mut dice),
         }
         times += 1;
         // Each of them once, then any.
-        next = if times < 3 { (next + 1) % 3 } else { dice.below(3) };
+        next = if times < PROGRAMS { (next + 1) % PROGRAMS } else { dice.below(PROGRAMS) };
     }
 }
 
@@ -58,5 +63,36 @@ fn kill_init(world: &World, dice: &mut Dice) {
     if let Some(init) = init.filter(|init| init.name == "cowork-init") {
         world.tell("killed: cowork-init");
         init.signal(Signal::KILL);
+    }
+}
+
+/// Kills the way out of a session that has one.
+fn kill_egress(world: &World) {
+    let Ok(mut client) = Client::connect(&world.site.socket()) else { return };
+    let sessions = lock(&world.sessions).clone();
+    let found = sessions.iter().find_map(|known| {
+        let network = client.get::<Network>(known.at("/network")).ok()?;
+        Process::look(network.egress?.pid).filter(|process| process.name == "cowork-egress")
+    });
+    if let Some(egress) = found {
+        world.tell("killed: cowork-egress");
+        egress.signal(Signal::KILL);
+    }
+}
+
+/// Kills the broker of any session, which is a child of the keeper.
+fn kill_broker(world: &World, dice: &mut Dice) {
+    let Some(keeper) = world.site.keeper() else { return };
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", keeper.pid));
+    let children = children.unwrap_or_default();
+    let is_broker = |process: &Process| {
+        let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        words.starts_with(b"cowork-broker\0")
+    };
+    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    let brokers: Vec<Process> = pids.filter_map(Process::look).filter(is_broker).collect();
+    if let Some(broker) = dice.pick(&brokers) {
+        world.tell("killed: cowork-broker");
+        broker.signal(Signal::KILL);
     }
 }

@@ -103,6 +103,10 @@ impl<'w> Churner<'w> {
             let id = format!("{}-{}-{}", self.world.prefix(), self.number, self.counter);
             body["id"] = Value::String(id);
         }
+        // Some have a way out, which can die too.
+        if self.world.faulty && self.dice.below(3) == 0 {
+            body["network"] = json!({ "rules": [{ "host": "a.example" }] });
+        }
         let mut grants = std::collections::BTreeMap::new();
         if self.dice.below(3) == 0 {
             let folder = self.choose_folder();

@@ -12,6 +12,8 @@ pub(crate) enum Work {
     Large,
     /// A few lines over a second.
     Slow,
+    /// A few lines, with a connection before each that goes by way of the broker.
+    Connecting,
 }
 
 impl Work {
@@ -19,8 +21,9 @@ impl Work {
     pub(crate) fn choose(number: u64) -> Self {
         match number {
             0..=4 => Self::Small,
-            5..=7 => Self::Large,
-            _ => Self::Slow,
+            5..=6 => Self::Large,
+            7..=8 => Self::Slow,
+            _ => Self::Connecting,
         }
     }
 
@@ -37,13 +40,25 @@ impl Work {
                  for i in range(1, 41):\n \
                  os.write(1, b\"%d\\n\" % i); os.write(2, b\"%d\\n\" % (100 + i)); time.sleep(0.025)'"
             }
+            // A call that its broker had in work when it died fails, and is made again.
+            Self::Connecting => {
+                "exec /usr/bin/python3 -uc 'import os, socket, time\n\
+                 name = \"/tmp/%d.sock\" % os.getpid()\n\
+                 server = socket.socket(socket.AF_UNIX); server.bind(name); server.listen(100)\n\
+                 def connect():\n \
+                  try: socket.socket(socket.AF_UNIX).connect(name); return True\n \
+                  except OSError: time.sleep(0.01); return False\n\
+                 for i in range(1, 41):\n \
+                  any(connect() for _ in range(500)) or exit(9); server.accept()\n \
+                  os.write(1, b\"%d\\n\" % i); os.write(2, b\"%d\\n\" % (100 + i)); time.sleep(0.025)'"
+            }
         }
     }
 
     /// All that it writes to standard output and to standard error.
     fn streams(self) -> [String; 2] {
         match self {
-            Self::Small | Self::Slow => [count(1, 40), count(101, 140)],
+            Self::Small | Self::Slow | Self::Connecting => [count(1, 40), count(101, 140)],
             Self::Large => [count(1_000_000, 1_012_499), count(2_000_000, 2_012_499)],
         }
     }
