@@ -190,6 +190,10 @@ def test_what_it_uses_is_told_with_its_past(session: Session) -> None:
     with session.exec("echo begun; sleep 100") as process:
         next(process)
         usage = session.usage()
+        until(lambda: session.processes("sleep"), 30)
+        (sleep,) = session.processes("sleep")
+        assert session.processes(pid=sleep.pid) == session.processes(pid=sleep.inside) == [sleep]
+        assert session.processes("slee") == []
     assert usage.processes >= 1
     assert usage.memory > 0
     until(session.usage_history, 30)
