@@ -173,7 +173,8 @@ impl Daemon {
         session.change(&self.book, |doc| {
             doc.observe(status);
             let since = crate::book::now();
-            doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since });
+            let hits = cowork_api::keeper::Hits::default();
+            doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since, hits });
         })?;
         session.happen(&self.book, Event::Made { running: 0 }, None)?;
         Ok(())

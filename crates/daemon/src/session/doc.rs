@@ -6,6 +6,7 @@ use crate::book::now;
 use crate::changes::KeptChanges;
 use crate::network::KeptNetwork;
 use crate::trouble::Trouble;
+use cowork_api::keeper::Hits;
 use cowork_api::keeper::{LayerState, Status, Strength};
 use cowork_api::plan::{Identity, Writing};
 use cowork_client::types::{
@@ -87,6 +88,9 @@ pub(crate) struct Spec {
 pub(crate) struct KeptSandbox {
     pub(crate) pid: i32,
     pub(crate) since: String,
+    /// How often it met its limits, as far as that is recorded.
+    #[serde(default)]
+    pub(crate) hits: Hits,
 }
 
 /// A grant, and how far it has come.

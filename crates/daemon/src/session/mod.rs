@@ -36,7 +36,6 @@ use crate::book::{Book, now};
 use crate::guest::Guest;
 use crate::network::{Line, Started, Tally};
 use crate::trouble::Trouble;
-use cowork_api::keeper::Hits;
 use cowork_client::types::{Command, CommandBrief, Sandbox, Session as Shown, Usage};
 use cowork_session::catalogue::{CatalogueError, Together};
 use cowork_session::life::{Backoff, Event, State};
@@ -82,8 +81,6 @@ struct Live {
     usage: VecDeque<Usage>,
     /// How many commands had been started when it was last sampled.
     sampled: Option<u32>,
-    /// How often its sandbox had met its limits when that was last looked at, and which it was.
-    hits: Option<(Option<i32>, Hits)>,
     /// Whether its disk was found to be over its limit.
     over_disk: bool,
     /// How often it has asked for something.

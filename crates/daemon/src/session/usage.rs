@@ -1,10 +1,11 @@
 //! What sessions use: asked for, sampled, and compared with the limit on disk.
 
-use super::{Session, doc};
+use super::Session;
+use super::doc::{self, Doc};
 use crate::book::{millis_since, now};
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
-use cowork_api::keeper::{Measured, Reply, Request};
+use cowork_api::keeper::{Hits, Measured, Reply, Request};
 use cowork_client::types::{Life, Process, Usage};
 use cowork_session::life::State;
 use serde_json::json;
@@ -93,23 +94,27 @@ impl Daemon {
         }
     }
 
-    /// Records that a session met its limits since that was last looked at.
+    /// Records that a session met its limits since that was last recorded.
     pub(crate) async fn note_hits(&self, session: &Session) {
         let request = Request::Hits { session: session.id.clone() };
         let Ok((Reply::Hits(now), _)) = self.engine.call(request).await else { return };
-        let sandbox = session.doc().sandbox.map(|sandbox| sandbox.pid);
-        let before = session.live().hits.replace((sandbox, now));
-        // Another sandbox counts from the start.
-        let before = before.filter(|(known, _)| *known == sandbox).map(|(_, hits)| hits);
-        let before = before.unwrap_or_default();
-        for (limit, now, before) in
-            [("memory", now.memory, before.memory), ("processes", now.processes, before.processes)]
-        {
-            if now > before {
-                let data = json!({ "limit": limit, "times": now - before });
-                // It was hit, whether that can be recorded or not.
-                drop(self.book.record("limit.hit", Some(&session.id), &data));
+        for limit in ["memory", "processes"] {
+            let is_more = session.doc().sandbox.is_some_and(|mut sandbox| {
+                let (now, known) = of_limit(limit, now, &mut sandbox.hits);
+                now > *known
+            });
+            if !is_more {
+                continue;
             }
+            let note = |doc: &mut Doc| {
+                let known = doc.sandbox.as_mut().map(|sandbox| &mut sandbox.hits);
+                let (now, known) = of_limit(limit, now, known.ok_or_else(noted)?);
+                let times = now.checked_sub(*known).filter(|times| *times > 0);
+                *known = now;
+                Ok(json!({ "limit": limit, "times": times.ok_or_else(noted)? }))
+            };
+            // It was met, whether that can be recorded now or with the next sample.
+            drop(session.record(&self.book, "limit.hit", note, |_| Ok(())));
         }
     }
 
@@ -181,6 +186,19 @@ impl Daemon {
         let why = "it is over its limit on disk: raise it with `cowork set --disk`, then resume";
         drop(self.freeze(session, Some(why)).await);
     }
+}
+
+/// How often one limit was met by now, and how often that is known.
+fn of_limit<'a>(limit: &str, now: Hits, known: &'a mut Hits) -> (u64, &'a mut u64) {
+    match limit {
+        "memory" => (now.memory, &mut known.memory),
+        _ => (now.processes, &mut known.processes),
+    }
+}
+
+/// Somebody else recorded it meanwhile, or the sandbox is gone.
+fn noted() -> Trouble {
+    Trouble::conflict("no-sandbox", "there is nothing more to record of its limits")
 }
 
 fn shown(process: cowork_api::keeper::Process) -> Process {

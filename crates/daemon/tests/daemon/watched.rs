@@ -106,6 +106,13 @@ fn limits_that_are_met_are_recorded() {
         assert_eq!(room.run("exit 3").code, 3);
         assert_eq!(records(), round);
     }
+    // Also by another daemon.
+    site.kill();
+    site.start();
+    assert_eq!(room.run("exit 4").code, 4);
+    assert_eq!(records(), 2);
+    assert_eq!(room.ended(room.start(&body)).signal, Some(9));
+    assert_eq!(records(), 3);
     site.verify();
 }
 
