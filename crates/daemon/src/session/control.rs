@@ -117,7 +117,13 @@ impl Daemon {
                 // It ended with its last command.
                 break;
             }
-            let (Reply::Measured(measured), _) = measured? else { break };
+            let measured = match measured {
+                Ok((Reply::Measured(measured), _)) => measured,
+                Ok(_) => break,
+                // It is on its way out with its last command: nothing is left in it.
+                Err(trouble) if trouble.code == "no-sandbox" => break,
+                Err(trouble) => return Err(trouble),
+            };
             if measured.processes == 0 && session.running() == 0 {
                 break;
             }

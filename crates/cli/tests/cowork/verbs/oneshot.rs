@@ -33,7 +33,7 @@ fn a_run_is_listed_while_it_lives(person: Person) {
     let found = asleep(&desk, "1000");
     desk.work.write("go", "");
     assert_eq!(wait(&mut child.0), 3);
-    assert!(!desk.ids().contains(id), "it is not listed any more");
+    until("it is not listed any more", || !desk.ids().contains(id));
     assert!(!found.iter().any(Process::exists), "{found:?}");
     until("nothing of it is left", || traces(id).is_empty());
     assert!(!is_there(person.state().join("sessions").join(id)));
