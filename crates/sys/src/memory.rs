@@ -97,6 +97,23 @@ impl Numbers {
         }
     }
 
+    /// Writes 0 to the `count` numbers from a place on, as far as there are so many.
+    pub fn clear(&self, place: usize, count: usize) {
+        for number in place..place.saturating_add(count) {
+            self.set(number, 0);
+        }
+    }
+
+    /// Where the `count` numbers from a place on lie, for the kernel to write to; nothing if there are
+    /// not so many.
+    pub(crate) fn address(&self, place: usize, count: usize) -> Option<NonNull<AtomicU64>> {
+        if place.checked_add(count)? > self.count {
+            return None;
+        }
+        // SAFETY: the mapping has `count` numbers from `place` on.
+        Some(unsafe { self.start.add(place) })
+    }
+
     fn at(&self, place: usize) -> Option<&AtomicU64> {
         if place >= self.count {
             return None;
@@ -133,5 +150,8 @@ mod tests {
         rustix::io::pread(&file, &mut bytes, 0).unwrap();
         assert_eq!(bytes[8..], 77_u64.to_ne_bytes());
         assert_eq!((numbers.get(0), numbers.get(1), numbers.get(2)), (0, 77, 0));
+        assert!(numbers.address(1, 1).is_some() && numbers.address(1, 2).is_none());
+        numbers.clear(0, 5);
+        assert_eq!(numbers.get(1), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! Installing filters, and talking to the listener of one.
 
+use crate::memory::Numbers;
 use crate::{Errno, check};
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -93,14 +94,36 @@ pub enum Answer {
     Continue,
 }
 
-/// Waits for the next call. `EINTR` and `ENOENT` (the caller died) mean: try again.
-pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification, Errno> {
-    // SAFETY: `seccomp_notif` is plain old data of integers, and the kernel demands it zeroed.
-    let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the request is defined for one `seccomp_notif`, which lives until the call returns.
-    let result = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, &raw mut raw) };
+/// How many numbers of a table one call takes.
+pub const NUMBERS_PER_CALL: usize = size_of::<libc::seccomp_notif>() / size_of::<u64>();
+
+/// Waits for the next call, which the kernel itself writes into the table, from `place` on; the
+/// first number is its id. So no call is ever received and not in the table, whenever this process
+/// is killed. `EINTR` and `ENOENT` (the caller died) mean: try again.
+pub fn receive(
+    listener: BorrowedFd<'_>,
+    table: &Numbers,
+    place: usize,
+) -> Result<Notification, Errno> {
+    // The kernel demands it zeroed.
+    table.clear(place, NUMBERS_PER_CALL);
+    let call = table.address(place, NUMBERS_PER_CALL).ok_or(Errno::INVAL)?;
+    // SAFETY: the request is defined for one `seccomp_notif`, which has the size of as many numbers
+    // as there are at this address, in a table that outlives the call.
+    let result = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, call.as_ptr()) };
     check(libc::c_long::from(result))?;
-    Ok(Notification { id: raw.id, thread: raw.pid, number: raw.data.nr, arguments: raw.data.args })
+    let number = |offset| table.get(place + offset);
+    // Two halves lie in one number: the thread and flags, then the call and its architecture.
+    let half = |offset| {
+        let [a, b, c, d, ..] = number(offset).to_ne_bytes();
+        [a, b, c, d]
+    };
+    Ok(Notification {
+        id: number(0),
+        thread: u32::from_ne_bytes(half(1)),
+        number: i32::from_ne_bytes(half(2)),
+        arguments: [4, 5, 6, 7, 8, 9].map(number),
+    })
 }
 
 /// Whether the call still waits: its caller lives, and its thread id still names it.

@@ -7,8 +7,8 @@
 //! (`connect`) nothing does. It runs with the session's own user id and one capability,
 //! `CAP_SYS_PTRACE`, to look at the session's processes.
 //!
-//! The numbers of calls that were received and not answered are kept in a file that outlives the
-//! process: if it dies, the next broker answers them as interrupted.
+//! Calls that were received and not answered are kept in a file that outlives the process, into
+//! which the kernel writes them: if it dies, the next broker answers them as interrupted.
 
 mod bound;
 mod connect;
@@ -20,7 +20,9 @@ use cowork_sys::Errno;
 use cowork_sys::identity::take_over;
 use cowork_sys::memory::Numbers;
 use cowork_sys::process::own_mask_and_folder;
-use cowork_sys::seccomp::{Answer, Notification, answer, give, receive, wake_synchronously};
+use cowork_sys::seccomp::{
+    Answer, NUMBERS_PER_CALL, Notification, answer, give, receive, wake_synchronously,
+};
 use files::{Files, Outcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -39,7 +41,7 @@ const MAX_CONNECTING: usize = 192;
 /// connections they leave threads for the calls that wait for nobody.
 const MAX_ASKING: usize = 32;
 /// Size of the table of calls in work.
-pub(crate) const TABLE_BYTES: u64 = SLOTS as u64 * 8;
+pub(crate) const TABLE_BYTES: u64 = (SLOTS * NUMBERS_PER_CALL * size_of::<u64>()) as u64;
 /// Threads for calls that wait for nobody, beside one for each processor: one that hands out a
 /// descriptor does not receive until the caller has taken it.
 const SPARE: usize = 2;
@@ -81,7 +83,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     let scratch = arguments.first().and_then(|text| text.parse().ok()).ok_or(Errno::INVAL)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (listener, in_flight, diagnostics) = (take_over(3)?, take_over(4)?, take_over(5)?);
-    let in_flight = Numbers::map(in_flight.as_fd(), SLOTS)?;
+    let in_flight = Numbers::map(in_flight.as_fd(), SLOTS * NUMBERS_PER_CALL)?;
     let connect = Arch::native().and_then(|arch| arch.number_of("connect")).ok_or(Errno::NOSYS)?;
     let broker = Arc::new_cyclic(|own| Broker {
         own: Weak::clone(own),
@@ -126,12 +128,12 @@ impl Broker {
     /// Answers the calls that a broker before this one left unanswered.
     fn answer_orphans(&self) {
         for slot in 0..SLOTS {
-            let id = self.in_flight.get(slot);
+            let id = self.in_flight.get(slot * NUMBERS_PER_CALL);
             if id != 0 {
                 // The call may have been carried out or not. `EINTR` says just that of a connect:
                 // a second one succeeds, or tells that the socket is connected.
                 cowork_sys::ignore(answer(self.listener.as_fd(), id, Answer::Error(Errno::INTR)));
-                self.in_flight.set(slot, 0);
+                self.release(slot);
             }
         }
     }
@@ -140,18 +142,23 @@ impl Broker {
     fn work(&self, slot: usize) -> Result<(), Errno> {
         own_mask_and_folder()?;
         loop {
-            let call = match receive(self.listener.as_fd()) {
+            let place = slot * NUMBERS_PER_CALL;
+            let call = match receive(self.listener.as_fd(), &self.in_flight, place) {
                 Ok(call) => call,
                 Err(Errno::INTR) => continue,
                 // Either this caller died, or the last process under the filter did.
                 Err(Errno::NOENT) if !self.is_over() => continue,
                 Err(errno) => return Err(errno),
             };
-            self.in_flight.set(slot, call.id);
             self.reinforce();
             self.answer(&call);
-            self.in_flight.set(slot, 0);
+            self.release(slot);
         }
+    }
+
+    /// Takes a call that was answered out of the table.
+    fn release(&self, slot: usize) {
+        self.in_flight.clear(slot * NUMBERS_PER_CALL, NUMBERS_PER_CALL);
     }
 
     /// Whether no process is left that could make a call.

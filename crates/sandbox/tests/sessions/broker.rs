@@ -38,13 +38,13 @@ for line in sys.stdin:
 ";
 
 /// The broker processes of a keeper.
-fn brokers(keeper: &Keeper) -> Vec<i32> {
+pub(crate) fn brokers(keeper: &Keeper) -> Vec<i32> {
     let keeper = i32::try_from(keeper.pid()).expect("it is small");
     let all = descendants(keeper);
     all.into_iter().filter(|pid| arguments_of(*pid).starts_with("cowork-broker")).collect()
 }
 
-fn kill_broker(keeper: &Keeper) {
+pub(crate) fn kill_broker(keeper: &Keeper) {
     let [broker] = brokers(keeper)[..] else { panic!("one broker: {:?}", brokers(keeper)) };
     let pid = Pid::from_raw(broker).expect("a process");
     kill_process(pid, Signal::KILL).expect("it is there");

@@ -22,19 +22,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A session with one folder whose changes are recorded or staged.
-struct Scene {
-    keeper: Keeper,
-    room: Room,
-    project: Folder,
+pub(crate) struct Scene {
+    pub(crate) keeper: Keeper,
+    pub(crate) room: Room,
+    pub(crate) project: Folder,
     store: Folder,
 }
 
 impl Scene {
-    fn new(bench: &Bench, access: Access) -> Self {
+    pub(crate) fn new(bench: &Bench, access: Access) -> Self {
         Self::with_rules(bench, access, Rules::default())
     }
 
-    fn with_rules(bench: &Bench, access: Access, rules: Rules) -> Self {
+    pub(crate) fn with_rules(bench: &Bench, access: Access, rules: Rules) -> Self {
         let project = bench.folder("project");
         let store = bench.folder("store");
         project.write("kept", "kept\n");
@@ -53,13 +53,13 @@ impl Scene {
     }
 
     /// What a command in the granted folder says.
-    fn shell(&mut self, script: &str) -> String {
+    pub(crate) fn shell(&mut self, script: &str) -> String {
         let script = format!("cd {} && {{ {script}; }} 2>&1", self.room.granted("project"));
         self.room.shell(&script)
     }
 
     /// Ends the sets that are open, as at the end of a turn.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let session = self.room.id();
         ask(&mut self.keeper, Request::Boundary { session }).expect("the session is there");
         let store = File::open(self.store.path()).expect("it is ours");
@@ -74,7 +74,7 @@ impl Scene {
         assert!(eventually(is_closed), "a set stays open");
     }
 
-    fn tree(&self) -> BTreeMap<PathBuf, String> {
+    pub(crate) fn tree(&self) -> BTreeMap<PathBuf, String> {
         tree(self.project.path())
     }
 
@@ -90,7 +90,7 @@ impl Scene {
         }
     }
 
-    fn undo(&mut self, sets: Sets) -> Restored {
+    pub(crate) fn undo(&mut self, sets: Sets) -> Restored {
         self.restored(undo(sets))
     }
 
@@ -98,14 +98,14 @@ impl Scene {
         self.restored(Work::Redo { choice: Choice::Refuse, rehearsal: false })
     }
 
-    fn sets(&mut self) -> Vec<SetInfo> {
+    pub(crate) fn sets(&mut self) -> Vec<SetInfo> {
         match self.order(None, Work::Sets) {
             Report::Sets(sets) => sets,
             other => panic!("{other:?}"),
         }
     }
 
-    fn changes(&mut self) -> Vec<Change> {
+    pub(crate) fn changes(&mut self) -> Vec<Change> {
         match self.order(None, Work::Changes(Selection::default())) {
             Report::Changes { changes, .. } => changes,
             other => panic!("{other:?}"),

@@ -11,6 +11,8 @@ mod bench;
 #[cfg(test)]
 mod broker;
 #[cfg(test)]
+mod broker_killed;
+#[cfg(test)]
 mod clerk;
 #[cfg(test)]
 mod death;
