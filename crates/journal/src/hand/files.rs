@@ -192,6 +192,38 @@ impl Hand {
         Ok(Try::Done(()))
     }
 
+    /// Saves a file that somebody can write to who opened it before the set.
+    pub fn keep_written(&mut self, by: By, spot: Spot<'_>) -> Result<(), Errno> {
+        self.check(by, &spot)?;
+        for _ in 0..TRIES {
+            let found = look(spot.parent, spot.name)?;
+            if found.file_type() != FileType::RegularFile {
+                return Ok(());
+            }
+            if let Try::Done(_) = self.prepare(by, &spot, &found)? {
+                return Ok(());
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// Records of such a file that it was not saved.
+    pub fn lose_written(&mut self, by: By, spot: Spot<'_>, why: Why) -> Result<(), Errno> {
+        self.check(by, &spot)?;
+        let found = look(spot.parent, spot.name)?;
+        let known = self.known(by, found.key()).is_some_and(|known| known >= Known::Saved);
+        if known || self.kept.is_none() || found.file_type() != FileType::RegularFile {
+            return Ok(());
+        }
+        let before = self.before(by, &spot, &found);
+        self.record(by, Record::Write { at: spot.at(), before, saved: Saved::Lost(why) })?;
+        self.learn(by, found.key(), Known::Saved);
+        self.touch(by, &spot);
+        let set = self.set(by)?;
+        set.tally.lost = set.tally.lost.saturating_add(1);
+        Ok(())
+    }
+
     /// Saves a file that is about to be written to, if it was not yet in its set; the number of
     /// the record.
     fn prepare(

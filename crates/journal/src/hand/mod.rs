@@ -289,6 +289,11 @@ impl Hand {
         Ok(set)
     }
 
+    /// Whether no set was ever begun.
+    pub fn is_unwritten(&self) -> bool {
+        self.last_set == 0
+    }
+
     /// Whether a set was begun and is not closed. A change on behalf of any other is refused
     /// (`ESTALE`).
     pub fn is_open(&self, set: u32) -> bool {

@@ -40,7 +40,9 @@ pub(crate) struct BrokerState {
     pub(crate) line: Option<Channel>,
     /// How often one was started.
     pub(crate) starts: u32,
-    /// Clients that wait until sets are closed, by the number that the broker answers with.
+    /// Whether one was there before, whose files may be open still.
+    had_one: bool,
+    /// Who waits until sets are closed, by the number that the broker answers with.
     settling: Vec<Settling>,
     /// The next such number.
     settled: u64,
@@ -55,12 +57,13 @@ impl Drop for BrokerState {
     }
 }
 
-/// A client that waits until sets are closed.
+/// Something that waits until sets are closed.
 #[derive(Debug)]
 struct Settling {
     /// What the broker answers with.
     number: u64,
-    asker: Asker,
+    /// The client that is answered, if one asked.
+    asker: Option<Asker>,
     thaw: Thaw,
 }
 
@@ -110,6 +113,21 @@ impl BrokerState {
                 }
                 leave(1)
             }
+        }
+    }
+
+    /// Nobody is left who says that sets are closed: the clients that waited for it, and whether the
+    /// session stands still for their sake alone.
+    pub(crate) fn forget_settling(&mut self) -> (Vec<Asker>, bool) {
+        let settling = std::mem::take(&mut self.settling);
+        let thaw = settling.iter().any(|waiting| waiting.thaw == Thaw::Yes);
+        (settling.into_iter().filter_map(|waiting| waiting.asker).collect(), thaw)
+    }
+
+    /// Somebody else decides from now on whether the session stands still.
+    pub(crate) fn leave_frozen(&mut self) {
+        for waiting in &mut self.settling {
+            waiting.thaw = Thaw::No;
         }
     }
 
@@ -239,23 +257,29 @@ impl Session {
 
     /// Has the sets closed whose processes are gone. Says whether nothing is to be waited for.
     pub(crate) fn settle(&mut self, asker: Asker) -> bool {
-        self.settle_and(asker, Thaw::No)
+        self.settle_and(Some(asker), Thaw::No)
     }
 
     /// Begins new sets for everybody. What is open for writing is saved meanwhile, so the session
     /// stands still until that is done. Says whether nothing is to be waited for.
     pub(crate) fn boundary(&mut self, asker: Asker) -> bool {
-        let thaw = if self.frozen == Frozen::Yes { Thaw::No } else { Thaw::Yes };
         if self.broker.line.is_none() || self.doors.open.is_empty() {
             return true;
         }
-        // One that cannot be frozen goes on, and what it writes in between may be lost to an undo.
-        cowork_sys::ignore(self.set_frozen(Frozen::Yes));
+        let thaw = self.stand_still();
         self.tell_broker(&ToBroker::Boundary, &[]);
-        self.settle_and(asker, thaw)
+        self.settle_and(Some(asker), thaw)
     }
 
-    fn settle_and(&mut self, asker: Asker, thaw: Thaw) -> bool {
+    /// Stops the session while a set ends, and says whether it goes on afterwards. One that cannot be
+    /// frozen goes on, and what it writes in between may be lost to an undo.
+    fn stand_still(&mut self) -> Thaw {
+        let thaw = if self.frozen == Frozen::Yes { Thaw::No } else { Thaw::Yes };
+        cowork_sys::ignore(self.set_frozen(Frozen::Yes));
+        thaw
+    }
+
+    fn settle_and(&mut self, asker: Option<Asker>, thaw: Thaw) -> bool {
         if self.broker.line.is_none() || self.doors.open.is_empty() {
             return true;
         }
@@ -298,11 +322,11 @@ impl Keeper {
             let ended = left || has_ended(&session.handle);
             let id = session.id.clone();
             // What it left open is closed by whoever reads the log next.
-            let settling = std::mem::take(&mut session.broker.settling);
-            if settling.iter().any(|done| done.thaw == Thaw::Yes) {
+            let (askers, thaw) = session.broker.forget_settling();
+            if thaw {
                 session.settled(Thaw::Yes);
             }
-            for Settling { asker, .. } in settling {
+            for asker in askers {
                 self.answer(asker.client, asker.call, Ok((Reply::Done, Vec::new())));
             }
             if ended {
@@ -352,7 +376,17 @@ impl Keeper {
             // Counted as a start, so that a host that cannot start one is not asked for ever.
             broker.starts += 1;
         }
-        session.introduce_all();
+        let again = std::mem::replace(&mut session.broker.had_one, true);
+        if again && session.broker.line.is_some() && !session.doors.open.is_empty() {
+            // Whoever has a file open since before writes on: the set that a dead broker left open
+            // ends, and another begins, while nobody does. By now the calls that were in work are
+            // answered, or will be in a moment: nobody waits in one that cannot be frozen.
+            let thaw = session.stand_still();
+            session.introduce_all();
+            session.settle_and(None, thaw);
+        } else {
+            session.introduce_all();
+        }
     }
 
     /// A listener whose processes are gone has nothing more to say; the session's end is told by its
@@ -378,7 +412,9 @@ impl Keeper {
                         return;
                     };
                     session.settled(done.thaw);
-                    self.answer(done.asker.client, done.asker.call, Ok((Reply::Done, Vec::new())));
+                    if let Some(asker) = done.asker {
+                        self.answer(asker.client, asker.call, Ok((Reply::Done, Vec::new())));
+                    }
                     return;
                 }
                 Ok(FromBroker::Ask(ask)) => Message::FileAsked { session: session.id.clone(), ask },

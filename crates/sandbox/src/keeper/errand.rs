@@ -261,6 +261,8 @@ impl Keeper {
             });
         }
         let broker = &mut session.broker;
+        let (askers, thaw) = broker.forget_settling();
+        let was = if thaw { Frozen::No } else { was };
         // A call that waits for a broker would start one: nobody listens until the errand is done.
         for watched in [&broker.listener, &broker.process].into_iter().flatten() {
             self.watch.remove(watched);
@@ -269,6 +271,9 @@ impl Keeper {
             self.watch.remove(&line);
         }
         broker.end();
+        for asker in askers {
+            self.answer(asker.client, asker.call, Ok((Reply::Done, Vec::new())));
+        }
         Ok(Some(Held { number, was }))
     }
 

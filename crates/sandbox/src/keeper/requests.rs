@@ -237,7 +237,9 @@ impl Keeper {
     }
 
     fn set_frozen(&mut self, session: &str, frozen: Frozen) -> Result<Reply, Failure> {
-        let result = self.sessions.find(session)?.set_frozen(frozen);
+        let session = self.sessions.find(session)?;
+        session.broker.leave_frozen();
+        let result = session.set_frozen(frozen);
         result.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
         Ok(Reply::Done)
     }

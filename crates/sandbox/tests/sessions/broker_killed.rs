@@ -71,7 +71,7 @@ fn scene(bench: &Bench) -> Scene {
     let scene = Scene::new(bench, Access::Write);
     for folder in ["own0", "own1", "own2", "own3", "shared", "furniture"] {
         for number in 0..6 {
-            scene.project.write(&format!("{folder}/{number}"), &format!("{folder} {number}\n"));
+            scene.project.write(&format!("{folder}/{number}"), format!("{folder} {number}\n"));
         }
         let at = |name: &str| scene.project.path().join(folder).join(name);
         std::fs::hard_link(at("0"), at("6")).expect("ours");

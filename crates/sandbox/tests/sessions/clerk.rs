@@ -58,10 +58,15 @@ impl Scene {
         self.room.shell(&script)
     }
 
-    /// Ends the sets that are open, as at the end of a turn.
-    pub(crate) fn settle(&mut self) {
+    /// Ends the sets that are open, as at the end of a turn. Whoever has a file open is in another.
+    pub(crate) fn boundary(&mut self) {
         let session = self.room.id();
         ask(&mut self.keeper, Request::Boundary { session }).expect("the session is there");
+    }
+
+    /// The same at a time when nobody has a file open.
+    pub(crate) fn settle(&mut self) {
+        self.boundary();
         let store = File::open(self.store.path()).expect("it is ours");
         let is_closed = || {
             let log = cowork_journal::log::read(store.as_fd()).expect("it is ours");
@@ -72,6 +77,12 @@ impl Scene {
                 == count(|record| *record == Record::Closed)
         };
         assert!(eventually(is_closed), "a set stays open");
+    }
+
+    /// Other rules for the folder.
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
+        let (session, grant) = (self.room.id(), "project".to_owned());
+        ask(&mut self.keeper, Request::SetRules { session, grant, rules }).expect("it is granted");
     }
 
     pub(crate) fn tree(&self) -> BTreeMap<PathBuf, String> {
@@ -106,7 +117,11 @@ impl Scene {
     }
 
     pub(crate) fn changes(&mut self) -> Vec<Change> {
-        match self.order(None, Work::Changes(Selection::default())) {
+        self.changes_of(Sets::All)
+    }
+
+    pub(crate) fn changes_of(&mut self, sets: Sets) -> Vec<Change> {
+        match self.order(None, Work::Changes(Selection { sets, paths: Vec::new() })) {
             Report::Changes { changes, .. } => changes,
             other => panic!("{other:?}"),
         }

@@ -50,3 +50,5 @@ mod writes;
 mod writes_paths;
 #[cfg(test)]
 mod writes_rules;
+#[cfg(test)]
+mod written_on;

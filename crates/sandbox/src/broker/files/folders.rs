@@ -132,8 +132,13 @@ impl Folder {
                 path
             }
         };
-        let rest = below(&path, &self.below).ok_or(Errno::NOENT)?;
-        Ok(rest.strip_prefix(b"/").unwrap_or(rest).to_vec())
+        self.inside_of(&path).map(<[u8]>::to_vec).ok_or(Errno::NOENT)
+    }
+
+    /// What of a path from the root of the writable mount lies below the folder.
+    pub(super) fn inside_of<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let rest = below(path, &self.below)?;
+        Some(rest.strip_prefix(b"/").unwrap_or(rest))
     }
 
     /// A handle on `path` on the writable mount, following no link.

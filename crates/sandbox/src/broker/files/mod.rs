@@ -35,6 +35,7 @@ use super::Broker;
 use call::Call;
 use cowork_api::files::{BrokeredFolder, FromBroker, Refusal, ToBroker};
 use cowork_journal::hand::{By, Hand};
+use cowork_journal::record::Why;
 use cowork_policy::seccomp::Arch;
 use cowork_sys::Errno;
 use cowork_sys::seccomp::{AtExec, Notification};
@@ -42,6 +43,7 @@ use folders::{Folder, Folders, look};
 use line::Line;
 use locate::Place;
 use mask::Masks;
+use open_still::Writable;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -140,6 +142,9 @@ pub(super) struct Files {
     begun: OwnedFd,
     /// How often a rule refused something.
     refusals: AtomicU64,
+    /// Files that somebody could write to at the end of a set, and that are neither kept nor
+    /// recorded as lost yet.
+    owed: Mutex<Vec<(Writable, Why)>>,
     /// Who waits until sets are closed.
     settling: Mutex<Vec<u64>>,
     masks: Masks,
@@ -178,6 +183,7 @@ impl Files {
             line: Line::new(line),
             ledger: Ledger::new(init),
             refusals: AtomicU64::new(0),
+            owed: Mutex::default(),
             settling: Mutex::default(),
             begun: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             masks: Masks::default(),
@@ -299,11 +305,13 @@ impl Files {
                 }
             }
             ToBroker::Boundary => {
-                let first = !self.introduced.swap(true, Ordering::SeqCst);
                 self.ledger.boundary(self);
-                if !first {
+                // Of a broker before this one there may be files that are open still.
+                let unwritten = self.hand().is_ok_and(|hand| hand.is_unwritten());
+                if !unwritten {
                     self.save_open_files();
                 }
+                self.introduced.store(true, Ordering::SeqCst);
             }
             // The line takes answers itself.
             ToBroker::Settle { number } => self.settle_later(number),
@@ -375,7 +383,7 @@ impl Files {
         /// How often it is looked whether the processes of a set are gone.
         const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
         while !broker.is_over() {
-            let pause = self.ledger.has_sets().then_some(&PAUSE);
+            let pause = (self.ledger.has_sets() || !self.record_lost_files()).then_some(&PAUSE);
             let mut watched = [
                 PollFd::new(self.line.channel(), PollFlags::IN),
                 PollFd::new(&broker.listener, PollFlags::empty()),
@@ -405,6 +413,10 @@ impl Files {
         if self.refusals.fetch_add(1, Ordering::SeqCst) < MOST {
             self.line.tell(&FromBroker::Refused(refusal));
         }
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Vec<(Writable, Why)>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn settling(&self) -> MutexGuard<'_, Vec<u64>> {
