@@ -1,7 +1,7 @@
 //! Changes of contents.
 
 use super::set::Known;
-use super::{By, Hand, Opened, Spot};
+use super::{By, Full, Hand, Opened, Spot};
 use crate::meta::{Look, attributes_of, look, look_at};
 use crate::record::{Meta, Record, Saved, Why};
 use cowork_api::files::FileKind;
@@ -303,6 +303,9 @@ impl Hand {
             Ok(None) | Err(Errno::NOENT) => return Ok(Try::Again),
             Err(_) => (self.before(by, spot, found), Saved::Lost(Why::Unreadable)),
         };
+        if saved == Saved::Lost(Why::NoSpace) && self.full == Full::Refuse {
+            return Err(Errno::NOSPC);
+        }
         if matches!(saved, Saved::Lost(_)) {
             let set = self.set(by)?;
             set.tally.lost = set.tally.lost.saturating_add(1);

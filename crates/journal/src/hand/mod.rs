@@ -47,6 +47,16 @@ pub struct Hand {
     /// Failures that could not be recorded yet.
     owed: Vec<(Author, u64)>,
     left: Left,
+    full: Full,
+}
+
+/// What becomes of a change when there is no room to keep what would be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    /// It is made: a program goes on, and what is lost is said.
+    Lose,
+    /// It is not made: whoever takes something back has time to make room.
+    Refuse,
 }
 
 /// A store that is open.
@@ -202,18 +212,19 @@ impl Hand {
             let log = Writer::open(store.as_fd(), entries.mark())?;
             kept = Some(Kept { log, store: Store::open(store)? });
         }
-        Ok(Self::new(kept, left))
+        Ok(Self::new(kept, left, Full::Lose))
     }
 
-    /// Opens a store whose records were read, and reads them on.
+    /// Opens a store whose records were read, and reads them on. With this hand nothing is lost
+    /// because a disk is full: what would be is not done.
     pub(crate) fn open_read(store: OwnedFd, journal: &mut Journal) -> Result<Self, Errno> {
         let entries = journal.read_on(store.as_fd())?;
         let log = Writer::open(store.as_fd(), entries.mark())?;
         let kept = Kept { log, store: Store::open(store)? };
-        Ok(Self::new(Some(kept), journal.take_left()))
+        Ok(Self::new(Some(kept), journal.take_left(), Full::Refuse))
     }
 
-    fn new(kept: Option<Kept>, mut left: Left) -> Self {
+    fn new(kept: Option<Kept>, mut left: Left, full: Full) -> Self {
         left.finish();
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self {
@@ -224,6 +235,7 @@ impl Hand {
             own,
             owed: Vec::new(),
             left,
+            full,
         }
     }
 

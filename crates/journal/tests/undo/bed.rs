@@ -53,9 +53,20 @@ impl Bed {
     }
 
     pub(crate) fn with(name: &str, trash: Trash, caps: Caps) -> Self {
+        Self::prepared(name, trash, caps, |_| {})
+    }
+
+    /// One whose folder is made ready before anything is in it.
+    pub(crate) fn prepared(
+        name: &str,
+        trash: Trash,
+        caps: Caps,
+        prepare: impl FnOnce(&Path),
+    ) -> Self {
         let folder = cowork_testbed::Folder::new(Person::Root, name);
+        prepare(folder.path());
         for part in ["grant", "store", "trash"] {
-            std::fs::create_dir(folder.path().join(part)).unwrap();
+            std::fs::create_dir_all(folder.path().join(part)).unwrap();
         }
         Self { folder, trash, caps }
     }

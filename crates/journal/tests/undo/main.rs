@@ -9,6 +9,8 @@ mod choices;
 #[cfg(test)]
 mod differences;
 #[cfg(test)]
+mod full;
+#[cfg(test)]
 mod killed;
 #[cfg(test)]
 mod random;

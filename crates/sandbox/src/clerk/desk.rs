@@ -116,8 +116,8 @@ impl Desk {
     }
 
     /// Before something is changed: finishes an undo that was interrupted, and takes back an apply
-    /// that was. Where the user has changed something since, that stays.
-    pub(super) fn prepare(self, manner: Manner) -> Result<Self, Refusal> {
+    /// that was. Where the user has changed something since, that stays, unless it is chosen now.
+    pub(super) fn prepare(self, manner: Manner, choice: Choice) -> Result<Self, Refusal> {
         if manner == Manner::Rehearsal {
             return Ok(self);
         }
@@ -126,7 +126,8 @@ impl Desk {
         let again = retained(&self.store)?;
         let (store, journal, folders) = self.hand_over();
         let what = What::Changes(selection);
-        let wish = Wish { what, choice: Choice::Ours, manner: Manner::Real };
+        let choice = if choice == Choice::Refuse { Choice::Ours } else { choice };
+        let wish = Wish { what, choice, manner: Manner::Real };
         let outcome = undo_read(store, journal, folders, &wish);
         keeping.settle();
         let restored = outcome

@@ -99,7 +99,7 @@ fn carry_out(order: &Order) -> Result<Report, Refusal> {
         }
         Work::Apply { paths, choice, .. } => {
             let manner = manner(&order.work);
-            let desk = desk.prepare(manner)?;
+            let desk = desk.prepare(manner, *choice)?;
             staged::apply(desk, paths, *choice, manner).map(Report::Restored)
         }
     }
@@ -171,7 +171,7 @@ fn differences(
 
 /// Undoes or redoes, after what was interrupted before.
 fn take_back(desk: Desk, mut wish: Wish) -> Result<Report, Refusal> {
-    let desk = desk.prepare(wish.manner)?;
+    let desk = desk.prepare(wish.manner, wish.choice)?;
     let mut lost = Vec::new();
     match &mut wish.what {
         What::Changes(selection) => {

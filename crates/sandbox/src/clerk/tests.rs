@@ -439,3 +439,41 @@ fn an_apply_that_was_interrupted_is_taken_back_first() {
     assert_eq!((restored.conflicts, restored.lost), (Vec::new(), Vec::new()));
     assert_eq!(tree(&scene.path("project")), staged);
 }
+
+#[test]
+fn an_undo_without_room_says_so_and_is_done_when_there_is_some() {
+    let scene = Scene::new("full");
+    let store = scene.path("store");
+    mount("tmpfs", &store, "tmpfs", MountFlags::empty(), c"size=512k,mode=755").unwrap();
+    write(&scene.project("a"), &"a".repeat(1000));
+    let before = tree(&scene.path("project"));
+    let (mut hand, set) = scene.overwrite(SetKind::Command, &["a"]);
+    hand.close(set).unwrap();
+    drop(hand);
+    // The user's version is longer than what is left of a page.
+    write(&scene.project("a"), &"b".repeat(60_000));
+    let filler = store.join("filler");
+    while std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(&filler)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &[1; 4096]))
+        .is_ok()
+    {}
+    let selection = Selection::default();
+    let work = Work::Undo { selection, choice: Choice::Theirs, rehearsal: false };
+    let order = Order { store: kept(&store), work, names: Vec::new() };
+    let refusal = carry_out(&order).unwrap_err();
+    assert_eq!(
+        (refusal.sentence.as_str(), refusal.hint.as_str()),
+        (
+            "cannot bring back what was before: No space left on device (os error 28)",
+            "make room on the disk and try again"
+        )
+    );
+    assert_eq!(std::fs::read_to_string(scene.project("a")).unwrap().len(), 60_000);
+    std::fs::remove_file(filler).unwrap();
+    carry_out(&order).unwrap();
+    assert_eq!(tree(&scene.path("project")), before);
+    unmount(&store, UnmountFlags::DETACH).unwrap();
+}
