@@ -94,14 +94,10 @@ impl Bed {
 
     /// Runs a command's changes as one set.
     pub(crate) fn set(&self, act: impl FnOnce(&mut Command)) -> u32 {
-        let mut hand = Hand::open(Some(self.store())).unwrap();
-        let folder = hand.add_folder(self.granted()).unwrap();
-        let set = hand.begin(SetKind::Command, 7, vec![b"command".to_vec()]).unwrap();
-        let by = By { set, process: 7 };
-        let mut command = Command { hand, by, folder, root: directory(&self.path()) };
+        let mut command = Command::begin(self.home(), self.trash, self.caps);
         act(&mut command);
-        command.hand.close(set).unwrap();
-        set
+        command.hand.close(command.by.set).unwrap();
+        command.by.set
     }
 
     /// Empties the store and the trash.
@@ -287,6 +283,14 @@ pub(crate) struct Command {
 }
 
 impl Command {
+    /// Begins a set in the bed with this home.
+    pub(crate) fn begin(home: &Path, trash: Trash, caps: Caps) -> Self {
+        let mut hand = Hand::open(Some(directory(&home.join("store")))).unwrap();
+        let folder = hand.add_folder(granted(home, trash, caps)).unwrap();
+        let set = hand.begin(SetKind::Command, 7, vec![b"command".to_vec()]).unwrap();
+        Self { hand, by: By { set, process: 7 }, folder, root: directory(&home.join("grant")) }
+    }
+
     fn at<R>(
         &mut self,
         path: &str,

@@ -13,6 +13,8 @@ mod full;
 #[cfg(test)]
 mod killed;
 #[cfg(test)]
+mod killed_at_work;
+#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod scenarios;

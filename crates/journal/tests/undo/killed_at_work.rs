@@ -1,0 +1,165 @@
+//! Whoever makes changes is killed before each of its system calls that leave something behind,
+//! between what is kept, what is recorded and what is done: whoever opens the records next finds a state that can be undone.
+
+use crate::bed::{Bed, Command, Trash, same, same_but_links};
+use crate::scenarios::furnish;
+use cowork_api::files::{Caps, Choice, Sets};
+use rustix::fs::OFlags;
+use std::path::Path;
+use std::process::Stdio;
+
+/// One kind of change.
+type Act = fn(&mut Command);
+
+const KINDS: [(&str, Act); 19] = [
+    ("create", |command| command.write("new", b"new").unwrap()),
+    ("overwrite", |command| command.write("docs/1.txt", b"other").unwrap()),
+    ("overwrite-large", |command| command.write("large.bin", b"short").unwrap()),
+    ("append", |command| command.append("src/main.c", b"more").unwrap()),
+    ("open", |command| drop(command.open("docs/1.txt", OFlags::RDWR).unwrap())),
+    ("truncate", |command| command.truncate("large.bin", 10).unwrap()),
+    ("remove", |command| command.unlink("docs/2.txt").unwrap()),
+    ("remove-one-name", |command| command.unlink("one").unwrap()),
+    ("remove-link", |command| command.unlink("link").unwrap()),
+    ("make-folder", |command| command.mkdir("made").unwrap()),
+    ("remove-folder", |command| command.rmdir("empty").unwrap()),
+    ("rename", |command| command.rename("docs", "papers").unwrap()),
+    ("replace", |command| command.rename("docs/1.txt", "docs/3.txt").unwrap()),
+    ("exchange", |command| command.exchange("docs/1.txt", "src").unwrap()),
+    ("add-name", |command| command.link("docs/1.txt", "another").unwrap()),
+    ("make-link", |command| command.symlink("soft", "anywhere").unwrap()),
+    ("mode", |command| command.chmod("src/main.c", 0o600).unwrap()),
+    ("owner", |command| command.chown("src/main.c", 1234, 1234).unwrap()),
+    ("attribute", |command| command.attribute("docs/2.txt", "user.note", b"other").unwrap()),
+];
+
+const HOME: &str = "COWORK_TEST_BED";
+const KIND: &str = "COWORK_TEST_KIND";
+const KEPT: &str = "COWORK_TEST_TRASH";
+
+#[test]
+#[ignore = "the victim of the other test"]
+fn victim() {
+    let of = |name| std::env::var(name).unwrap();
+    let kind = of(KIND);
+    let (_, act) = KINDS.iter().find(|(name, _)| *name == kind).unwrap();
+    let trash = if of(KEPT) == "none" { Trash::None } else { Trash::Beside };
+    let mut command = Command::begin(Path::new(&of(HOME)), trash, Caps::default());
+    // Whoever traces it counts from here, and to the second one.
+    std::thread::yield_now();
+    act(&mut command);
+    std::thread::yield_now();
+}
+
+/// Starts a program, and kills it when it is about to make its call with a certain number, counted
+/// from a first `sched_yield`. Says `killed`, or `over` if a second one comes before. Calls that
+/// change nothing are not counted: between them everything stays as it is.
+const TRACER: &str = "
+import ctypes, os, platform, signal, struct, sys
+TRACEME, CONT_TO_CALL, KILL_WITH_TRACER, SETOPTIONS, CALL_INFO = 0, 24, 1 << 20, 0x4200, 0x420e
+TELL_CALLS, TELL_THREADS, ALL = 1, 1 << 3, 0x40000000
+ENTRY = 1
+MARK, OPEN, QUIET = {
+    'x86_64': (24, 257, {0, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 17, 72, 79, 80, 81, 137, 138, 186,
+        191, 192, 193, 194, 195, 196, 217, 228, 262, 267, 332, 437}),
+    'aarch64': (124, 56, {8, 9, 10, 11, 12, 13, 17, 25, 43, 44, 50, 57, 61, 62, 63, 67, 78, 79, 80,
+        113, 134, 135, 178, 214, 215, 222, 226, 291, 437}),
+}[platform.machine()]
+O_CREAT = 0o100
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+child = os.fork()
+if child == 0:
+    libc.ptrace(TRACEME, 0, None, None)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.execv(sys.argv[2], sys.argv[2:])
+os.waitpid(child, 0)
+libc.ptrace(SETOPTIONS, child, None, TELL_CALLS | TELL_THREADS | KILL_WITH_TRACER)
+def call(thread):
+    info = ctypes.create_string_buffer(88)
+    libc.ptrace(CALL_INFO, thread, ctypes.c_void_p(88), ctypes.cast(info, ctypes.c_void_p))
+    number, flags = struct.unpack_from('Q', info.raw, 24)[0], struct.unpack_from('Q', info.raw, 48)[0]
+    quiet = number in QUIET or number == OPEN and not flags & O_CREAT
+    return None if info.raw[0] != ENTRY or quiet else number
+left, marks, thread, given = int(sys.argv[1]), 0, child, 0
+while True:
+    libc.ptrace(CONT_TO_CALL, thread, None, given)
+    thread, status = os.waitpid(-1, ALL)
+    given = 0
+    if not os.WIFSTOPPED(status):
+        if thread == child: sys.exit(f'it ended by itself: {status}')
+        thread, status = os.waitpid(-1, ALL)
+    how = os.WSTOPSIG(status)
+    if how != signal.SIGTRAP | 0x80:
+        given = 0 if how in (signal.SIGTRAP, signal.SIGSTOP) else how
+        continue
+    number = call(thread)
+    if number == MARK:
+        marks += 1
+        if marks == 2: said = 'over'; break
+    elif marks == 1 and number is not None:
+        if left == 0: said = 'killed'; break
+        left -= 1
+os.kill(child, signal.SIGKILL)
+while os.waitpid(-1, ALL)[0] != child: pass
+print()
+print(said)
+";
+
+/// Whether the change was interrupted before its call with this number.
+fn kill_before(bed: &Bed, (kind, trash): (&str, Trash), call: usize) -> bool {
+    let output = std::process::Command::new("python3")
+        .args(["-S", "-E", "-c", TRACER, &call.to_string()])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "killed_at_work::victim", "--test-threads=1"])
+        .env(HOME, bed.home())
+        .env(KIND, kind)
+        .env(KEPT, if trash == Trash::None { "none" } else { "beside" })
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    match said.lines().last() {
+        Some("killed") => true,
+        Some("over") => false,
+        _ => panic!("{kind}, call {call}: {said}"),
+    }
+}
+
+fn sweep(trash: Trash) {
+    let mut kills = 0;
+    for (kind, _) in KINDS {
+        for call in 0.. {
+            let bed = Bed::with("at-work", trash, Caps::default());
+            furnish(&bed);
+            let before = bed.snapshot();
+            let killed = kill_before(&bed, (kind, trash), call);
+            let what = format!("{kind} killed before call {call}, with {trash:?}");
+            // The next command of the session works on what there is.
+            let halfway = bed.snapshot();
+            let set = bed.set(|command| command.write("next", b"next").unwrap());
+            let restored = bed.undo(Sets::Numbers(vec![set]), &[], Choice::Refuse);
+            assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}: next");
+            same_but_links(&bed.snapshot(), &halfway, &format!("{what}: next"));
+            let restored = bed.undo_all();
+            assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}");
+            same(&bed.snapshot(), &before, &what);
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    println!("{kills} kills");
+    assert!(kills > 3 * KINDS.len(), "{kills} kills are too few to say anything");
+}
+
+#[test]
+fn before_each_call_with_a_trash() {
+    sweep(Trash::Beside);
+}
+
+#[test]
+fn before_each_call_without_one() {
+    sweep(Trash::None);
+}
