@@ -13,6 +13,7 @@ mod folders;
 mod json;
 mod logs;
 mod looks;
+mod modes;
 mod network;
 mod oneshot;
 mod record;

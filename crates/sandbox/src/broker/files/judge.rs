@@ -213,7 +213,9 @@ fn stricter<'a>(one: Verdict<'a>, other: Verdict<'a>) -> Verdict<'a> {
 pub(super) enum Loss {
     /// A file is written to.
     Written,
-    /// A file loses all its contents, or its name.
+    /// A file loses all its contents. It is kept as one that is written to, by a copy.
+    Emptied,
+    /// A file loses its name.
     Removed,
 }
 
@@ -271,7 +273,7 @@ pub(super) fn guard(
 fn saving(hand: &Hand, call: &Call<'_>, place: &Place, loss: Loss) -> Result<Saving, Errno> {
     let by = call.by()?;
     match loss {
-        Loss::Written => hand.saving(by, place.spot()),
+        Loss::Written | Loss::Emptied => hand.saving(by, place.spot()),
         Loss::Removed => hand.saving_removal(by, place.spot()),
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn truncate(call: &Call<'_>) -> Result<Outcome, Errno> {
         FileType::Symlink => return Err(Errno::STALE),
         _ => return Err(Errno::INVAL),
     }
-    may_write(call, &place, &stat, if length == 0 { Loss::Removed } else { Loss::Written })?;
+    may_write(call, &place, &stat, if length == 0 { Loss::Emptied } else { Loss::Written })?;
     call.act(&[&place], |hand, by| hand.truncate(by, place.spot(), length))?;
     Ok(Outcome::DONE)
 }
@@ -177,7 +177,7 @@ fn existing(
     if reads && !flags.contains(OFlags::TRUNC) {
         return Ok(Some(Outcome::Continue));
     }
-    let loss = if flags.contains(OFlags::TRUNC) { Loss::Removed } else { Loss::Written };
+    let loss = if flags.contains(OFlags::TRUNC) { Loss::Emptied } else { Loss::Written };
     may_write(call, place, stat, loss)?;
     if reads {
         let file = in_session(call, place, flags, (stat.st_dev, stat.st_ino))?;
