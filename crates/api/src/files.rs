@@ -169,6 +169,11 @@ pub enum FromBroker {
         /// As it was sent.
         number: u64,
     },
+    /// More was refused by rules than is told one by one.
+    RefusedMore {
+        /// How often, since it was last told.
+        count: u64,
+    },
 }
 
 /// A question for the user.

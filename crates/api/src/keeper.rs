@@ -242,6 +242,13 @@ pub enum Message {
         /// Which question.
         ask: u64,
     },
+    /// More changes were refused by rules than are told one by one.
+    MoreRefused {
+        /// In which session.
+        session: String,
+        /// How many, since it was last told.
+        count: u64,
+    },
 }
 
 /// What came of a call.

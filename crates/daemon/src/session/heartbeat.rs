@@ -113,6 +113,10 @@ pub(crate) async fn hear(daemon: Arc<Daemon>, mut told: mpsc::UnboundedReceiver<
                 // What it was about was not done, whether that can be recorded or not.
                 drop(daemon.book.record("files.refused", Some(&session), &data));
             }
+            Told::Keeper(Message::MoreRefused { session, count }) => {
+                let data = json!({ "count": count });
+                drop(daemon.book.record("files.refused-more", Some(&session), &data));
+            }
             Told::Keeper(Message::FileWithdrawn { session, ask }) => {
                 daemon.file_withdrawn(&session, ask);
             }

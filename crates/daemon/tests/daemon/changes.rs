@@ -19,10 +19,12 @@ for_everyone!(
     what_the_user_changed_since_is_not_overwritten,
     changes_outlive_their_session,
     what_is_too_old_is_forgotten,
+    what_is_too_much_is_forgotten_the_oldest_first,
     a_session_that_changed_nothing_leaves_nothing,
     staged_changes_wait_for_the_user,
     protected_names_are_asked_about,
     rules_for_names_are_in_force_at_once,
+    every_refusal_is_told_or_counted,
     every_change_is_in_the_audit,
     a_folder_without_a_record_has_none,
 );
@@ -210,6 +212,43 @@ fn what_is_too_old_is_forgotten(person: Person) {
     assert_eq!(said(&changes(kept)), [("y".to_owned(), ChangeKind::Added)]);
 }
 
+fn what_is_too_much_is_forgotten_the_oldest_first(person: Person) {
+    let site = Site::with_file(person, "COWORK_CHANGES_BYTES", PathBuf::from("1M"));
+    let work = work(person);
+    work.write("large", "x".repeat(700_000));
+    let rooms = [(); 3].map(|()| room(&site, &work, "rw"));
+    for (number, room) in rooms.iter().enumerate() {
+        assert_eq!(room.run(&format!("echo {number} >> mnt/work/large")).code, 0);
+    }
+    let [first, second, alive] = rooms;
+    // What is still there is never forgotten, however old it is.
+    second.remove();
+    // Ends are told by the second.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    first.remove();
+    let known = |site: &Site| {
+        let sessions = history(site, &work).sessions;
+        let mut ids: Vec<String> = sessions.into_iter().map(|kept| kept.session).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(known(&site).len(), 3);
+    site.leave();
+    site.start();
+    until_some("enough is forgotten", || (known(&site).len() == 1).then_some(()));
+    assert_eq!(known(&site), [alive.id()]);
+    let forgotten = site.records(&[("type", "changes.forgotten")]);
+    let told: Vec<_> = forgotten
+        .iter()
+        .map(|record| (record.session.as_deref(), record.data["reason"].as_str()))
+        .collect();
+    let reason = Some("too much");
+    assert_eq!(told, [(Some(second.id()), reason), (Some(first.id()), reason)]);
+    undo(alive, &json!({}));
+    assert_eq!(work.read("large").map(|text| text.len()), Some(700_004));
+    site.verify();
+}
+
 fn a_session_that_changed_nothing_leaves_nothing(person: Person) {
     let site = Site::new(person);
     let work = work(person);
@@ -326,6 +365,23 @@ fn rules_for_names_are_in_force_at_once(person: Person) {
         let problem = site.refused(Method::Post, room.at("/protected"), Some(&bad));
         assert_eq!(problem.code, code, "{bad}");
     }
+    site.verify();
+}
+
+fn every_refusal_is_told_or_counted(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    let room = room(&site, &work, "rw");
+    site.post(room.at("/protected"), &json!({ "pattern": "*.lock", "policy": "deny" }));
+    let line = "for i in $(seq 120); do : > mnt/work/$i.lock; done 2> /dev/null; true";
+    assert_eq!(room.run(line).code, 0);
+    let told = |kind: &str| site.records(&[("type", kind), ("session", room.id())]);
+    let counted = || -> u64 {
+        let more = told("files.refused-more");
+        more.iter().filter_map(|record| record.data["count"].as_u64()).sum()
+    };
+    until_some("the rest is counted", || (counted() == 70).then_some(()));
+    assert_eq!(told("files.refused").len(), 50);
     site.verify();
 }
 

@@ -56,6 +56,8 @@ mod streams;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod together;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod view;

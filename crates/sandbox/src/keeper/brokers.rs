@@ -421,6 +421,9 @@ impl Keeper {
                 Ok(FromBroker::Refused(refusal)) => {
                     Message::FileRefused { session: session.id.clone(), refusal }
                 }
+                Ok(FromBroker::RefusedMore { count }) => {
+                    Message::MoreRefused { session: session.id.clone(), count }
+                }
                 Ok(FromBroker::Withdrawn { ask }) => {
                     Message::FileWithdrawn { session: session.id.clone(), ask }
                 }

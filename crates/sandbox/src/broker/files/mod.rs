@@ -26,6 +26,7 @@ mod open;
 mod open_still;
 mod paths;
 mod quota;
+mod refusals;
 mod space;
 mod tree;
 mod walk;
@@ -44,6 +45,7 @@ use line::Line;
 use locate::Place;
 use mask::Masks;
 use open_still::Writable;
+use refusals::Refusals;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -140,8 +142,8 @@ pub(super) struct Files {
     ledger: Ledger,
     /// Readable when a set has begun that nobody looks after yet.
     begun: OwnedFd,
-    /// How often a rule refused something.
-    refusals: AtomicU64,
+    /// What rules refused.
+    refusals: Refusals,
     /// Files that somebody could write to at the end of a set, and that are neither kept nor
     /// recorded as lost yet.
     owed: Mutex<Vec<(Writable, Why)>>,
@@ -182,7 +184,7 @@ impl Files {
             umask: number("umask"),
             line: Line::new(line),
             ledger: Ledger::new(init),
-            refusals: AtomicU64::new(0),
+            refusals: Refusals::default(),
             owed: Mutex::default(),
             settling: Mutex::default(),
             begun: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -383,7 +385,9 @@ impl Files {
         /// How often it is looked whether the processes of a set are gone.
         const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
         while !broker.is_over() {
-            let pause = (self.ledger.has_sets() || !self.record_lost_files()).then_some(&PAUSE);
+            let told = self.refusals.tell_more(&self.line);
+            let owes = !told || !self.record_lost_files();
+            let pause = (owes || self.ledger.has_sets()).then_some(&PAUSE);
             let mut watched = [
                 PollFd::new(self.line.channel(), PollFlags::IN),
                 PollFd::new(&broker.listener, PollFlags::empty()),
@@ -406,12 +410,12 @@ impl Files {
         }
     }
 
-    /// Tells the keeper that a rule refused something, unless it was told too often already.
+    /// Tells the keeper that a rule refused something; how often it happens is told in any case.
     fn refused(&self, refusal: Refusal) {
-        /// Most refusals that one broker tells of.
-        const MOST: u64 = 50;
-        if self.refusals.fetch_add(1, Ordering::SeqCst) < MOST {
+        if self.refusals.count() {
             self.line.tell(&FromBroker::Refused(refusal));
+        } else {
+            self.look_after_sets();
         }
     }
 
