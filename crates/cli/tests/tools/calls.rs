@@ -1,8 +1,10 @@
 //! System calls one by one: flags, errors, signals, and what happens between two folders.
 
 use crate::for_everyone;
-use crate::scenario::{Scenario, finish, said};
+use crate::scenario::{ALL, Scenario, finish, said};
+use crate::tree::{Judge, Tree};
 use cowork_testbed::{Folder, Person};
+use std::time::SystemTime;
 
 for_everyone!(errors, rename_flags, descriptors, signals, between_two_folders, a_read_only_folder);
 
@@ -33,6 +35,11 @@ for path in ['f', 'd', 'l', 'dl', 'dead', 'none', 'none/x', 'f/x', 'd/', 'f/', '
             else: os.symlink({'l': 'f', 'm': 'd', 'n': 'gone'}[kind], p)
     if os.path.lexists('none'): (os.rmdir if os.path.isdir('none') else os.unlink)('none')
     if os.path.lexists('gone'): (os.rmdir if os.path.isdir('gone') else os.unlink)('gone')
+import shutil
+for p in ['d', 'f', 'l']:
+    if os.path.isdir(p) and not os.path.islink(p): shutil.rmtree(p)
+    elif os.path.lexists(p): os.unlink(p)
+os.mkdir('d'); open('f', 'w').write('f'); os.symlink('f', 'l')
 t('rmdir full', os.rmdir, 'full'); t('unlink dir', os.unlink, 'd'); t('rename over full', os.rename, 'd', 'full')
 t('dir over file', os.rename, 'd', 'f'); t('file over dir', os.rename, 'f', 'd'); t('into itself', os.rename, 'full', 'full/in')
 t('link dir', os.link, 'd', 'dd'); t('link over', os.link, 'f', 'l'); t('hard of link', os.link, 'l', 'hl', follow_symlinks=False)
@@ -143,22 +150,40 @@ END
 /// `mv` between two granted folders copies, as between two mounts; a hard link is refused.
 fn between_two_folders(person: Person) {
     let mut seen = Vec::new();
+    let id = format!("between-{}", person.uid());
+    let began = SystemTime::now();
     for access in ["direct", "rw"] {
         let (one, two) = (Folder::new(person, "one"), Folder::new(person, "two"));
         one.write("d/file", "text");
         one.write("f", "more");
         let grants = [&one, &two]
             .map(|folder| format!("{}/:{access}={}", folder.path().display(), name_of(folder)));
+        let trees = || [&one, &two].map(|folder| Tree::of(folder.path()));
+        let before = trees();
         let script = "cd \"$COWORK_MNT\"; mv one/d two/d; mv one/f two/g; ln two/g one/h 2>&1 | \
                       sed 's/.*: //'; echo x > one/new; cp -a two/d one/back; ls one two two/d; \
                       echo beside > beside; echo $?";
         let mut command = person.cowork();
-        command.args(["run", "--grant", &grants[0], "--grant", &grants[1], "--", "bash", "-c"]);
-        let ran = finish(command.arg(script));
+        command.args(["run", "--id", &id, "--grant", &grants[0], "--grant", &grants[1]]);
+        let ran = finish(command.args(["--", "bash", "-c", script]));
         assert!(ran.status.success(), "{}", said(&ran));
-        seen.push(String::from_utf8_lossy(&ran.stdout).into_owned());
+        let after = trees();
+        assert_ne!(after, before);
+        seen.push((String::from_utf8_lossy(&ran.stdout).into_owned(), after));
+        if access == "rw" {
+            let undone = finish(person.cowork().args(["undo", &id, "--all"]));
+            assert!(undone.status.success(), "{}", said(&undone));
+            for (then, now) in before.iter().zip(&trees()) {
+                assert_eq!(then.differences(now, &ALL), [""; 0], "after the undo");
+            }
+        }
     }
-    assert_eq!(seen.first(), seen.last());
+    let [(plainly, plain), (recordedly, recorded)] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!(plainly, recordedly);
+    let judge = Judge { until: Some(began), any_contents: &[] };
+    for (plain, recorded) in plain.iter().zip(recorded) {
+        assert_eq!(plain.differences(recorded, &judge), [""; 0]);
+    }
 }
 
 fn name_of(folder: &Folder) -> &'static str {

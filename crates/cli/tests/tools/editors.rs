@@ -11,7 +11,7 @@ fn vim(person: Person) {
         before: "printf 'one\\ntwo\\n' > a; cp a b; cp a c; cp a d; chmod 600 b; ln d d2",
         script: "
             vi() { vim -n -u NONE -es -c \"set nocompatible\" \"$@\"; }
-            vi -c 's/one/ONE/' -c wq a; vi -c 'set backupcopy=no' -c '$d' -c wq b
+            vi -c '1s/one/ONE/' -c wq a; vi -c 'set backupcopy=no' -c '$d' -c wq b
             vi -c 'set backup backupcopy=yes' -c 'normal Gohello' -c wq c; vi -c 'set backupcopy=auto' -c '1d' -c wq d
             vim -u NONE -es -c 'set swapfile directory=.' -c 'normal ix' -c wq e; cat a b c d e d2; ls -A
         ",

@@ -29,10 +29,15 @@ const INDEXES: &[&str] =
     &[".git/index", ".git/objects", ".git/worktrees", ".git/modules", "sub", "wt", "c1", "c2"];
 
 fn check(person: Person, before: &str, script: &str) {
-    let before = format!("{WHO}{before}");
-    let script = format!("{WHO}{script}");
-    Scenario { before: &before, script: &script, any_contents: INDEXES, ..Scenario::default() }
-        .check(person);
+    check_but(person, before, script, &[]);
+}
+
+/// The same, with commands that are meant to fail.
+fn check_but(person: Person, before: &str, script: &str, fails: &[&str]) {
+    let before = &format!("{WHO}{before}");
+    let script = &format!("{WHO}{script}");
+    let any_contents = INDEXES;
+    Scenario { before, script, any_contents, fails, ..Scenario::default() }.check(person);
 }
 
 fn a_new_repository(person: Person) {
@@ -50,10 +55,10 @@ fn history(person: Person) {
         git cherry-pick main >/dev/null 2>&1; echo $?; git cherry-pick --abort 2>/dev/null
         git revert --no-edit HEAD >/dev/null; git commit -q --amend -m amended
         git mv src/3 src/three; git rm -q src/4; git commit -qm moved; git show --stat | tail -2
-        git bisect start -q HEAD HEAD~2 >/dev/null 2>&1; git bisect reset -q >/dev/null 2>&1
+        git bisect start -q HEAD HEAD~2 >/dev/null 2>&1; git bisect reset >/dev/null 2>&1
         git status --porcelain | wc -l
     ";
-    check(person, REPOSITORY, script);
+    check_but(person, REPOSITORY, script, &["git cherry-pick main"]);
 }
 
 fn branches(person: Person) {
@@ -73,7 +78,7 @@ fn branches(person: Person) {
 END
         git grep -c file | wc -l
     ";
-    check(person, REPOSITORY, script);
+    check_but(person, REPOSITORY, script, &["git merge third"]);
 }
 
 fn upkeep(person: Person) {
@@ -102,7 +107,7 @@ fn clones_and_submodules(person: Person) {
         git clone -q . c1; git clone -q --no-hardlinks . c2; git -C c2 log --oneline | wc -l
         mkdir -p /tmp/up-$$ && git clone -q --bare . /tmp/up-$$/up.git
         git submodule -q add /tmp/up-$$/up.git sub 2>/dev/null; git commit -qm sub; git submodule status | wc -l
-        git -C sub checkout -q topic; git submodule update -q; git submodule deinit -qf sub
+        git -C sub checkout -q topic; git submodule update -q; git submodule -q deinit -f sub
         git rm -qf sub; git commit -qm nosub; rm -rf .git/modules .gitmodules; git -C c1 pull -q >/dev/null 2>&1
         rm -rf c1 c2 sub; git status --porcelain | wc -l; sed -i '/submodule/,$d' .git/config
     ";

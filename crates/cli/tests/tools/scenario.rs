@@ -17,7 +17,13 @@ pub(crate) struct Scenario<'a> {
     pub(crate) any_contents: &'a [&'a str],
     /// Further options of `cowork run`.
     pub(crate) options: &'a [&'a str],
+    /// How the commands begin that are meant to fail, in their order. Every other one has to
+    /// succeed: a tool that works in neither folder works in both alike.
+    pub(crate) fails: &'a [&'a str],
 }
+
+/// What is said before a command that failed, on the error stream.
+const FAILED: &str = "@failed: ";
 
 /// Longest time that a scenario takes on a slow and busy machine.
 const DEADLINE: Duration = Duration::from_mins(4);
@@ -54,6 +60,12 @@ impl Scenario<'_> {
             said(&expected),
             said(&found)
         );
+        for output in [&expected, &found] {
+            let failed: Vec<_> = failed(output);
+            let meant = failed.len() == self.fails.len()
+                && failed.iter().zip(self.fails).all(|(one, start)| one.starts_with(start));
+            assert!(meant, "failed: {failed:#?}\nmeant to: {:#?}\n{}", self.fails, said(output));
+        }
         let judge = Judge { until: Some(began), any_contents: self.any_contents };
         let after = Tree::of(recorded.path());
         let differences = Tree::of(plain.path()).differences(&after, &judge);
@@ -68,7 +80,7 @@ impl Scenario<'_> {
 
     fn run(&self, person: Person, id: &str, folder: &Folder, access: &str) -> Output {
         let grant = format!("{}/:{access}=project", folder.path().display());
-        let script = format!("cd \"$COWORK_MNT/project\" || exit 99\n{}", self.script);
+        let script = format!("cd \"$COWORK_MNT/project\" || exit 99\n{TOLD}\n{}", self.script);
         let mut command = person.cowork();
         command.args(["run", "--id", id, "--grant", &grant, "--guard", "off"]);
         command.args(self.options).args(["--", "bash", "-c", &script]);
@@ -76,8 +88,19 @@ impl Scenario<'_> {
     }
 }
 
+/// Has the shell tell of each command that fails, also in what it starts to run a part of a script;
+/// not of those whose failure is asked about.
+const TOLD: &str = "exec {tells}>&2; \
+    trap 'echo \"@failed: ${BASH_COMMAND%%$'\\''\\n'\\''*}\" >&$tells' ERR";
+
+/// The commands that failed, as far as the shell told.
+fn failed(output: &Output) -> Vec<String> {
+    let said = text(&output.stderr);
+    said.lines().filter_map(|line| line.strip_prefix(FAILED)).map(str::to_owned).collect()
+}
+
 /// Everything must be equal.
-const ALL: Judge<'_> = Judge { until: None, any_contents: &[] };
+pub(crate) const ALL: Judge<'_> = Judge { until: None, any_contents: &[] };
 
 /// Runs a script on the host, in a folder, as its owner.
 pub(crate) fn shell(person: Person, folder: &Folder, script: &str) -> Output {

@@ -17,6 +17,8 @@ pub(crate) struct Entry {
     pub(crate) owner: (u32, u32),
     /// The first of its names, of a file that has several.
     pub(crate) same_as: Option<PathBuf>,
+    /// How many names it has, with those that are kept for an undo.
+    pub(crate) links: u32,
     pub(crate) mtime: (i64, u32),
     pub(crate) contents: Vec<u8>,
     pub(crate) attributes: Vec<(Vec<u8>, Vec<u8>)>,
@@ -65,6 +67,7 @@ impl Tree {
             mode: u32::from(stat.stx_mode) & 0o7777,
             owner: (stat.stx_uid, stat.stx_gid),
             same_as,
+            links: stat.stx_nlink,
             mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
             contents,
             attributes: attributes(&path),
@@ -143,6 +146,10 @@ impl Judge<'_> {
         if expected.same_as != found.same_as {
             let (found, expected) = (&found.same_as, &expected.same_as);
             return Some(format!("is the same file as {found:?}, not {expected:?}"));
+        }
+        // What is kept for an undo is kept until everything is undone.
+        if self.until.is_none() && expected.links != found.links {
+            return Some(format!("has {} names, not {}", found.links, expected.links));
         }
         if expected.attributes != found.attributes {
             return Some("has other attributes".into());
