@@ -2,6 +2,7 @@
 
 use crate::bed::{Bed, Command, Snapshot, Trash, same, same_but_links};
 use cowork_api::files::{Caps, Choice, Sets};
+use std::time::{Duration, Instant};
 
 /// A generator of numbers that says the same for the same seed.
 struct Dice(u64);
@@ -26,7 +27,7 @@ impl Dice {
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Some name that is there, or could be.
+/// Some name that is there, or could be. The first that is there is the folder that all are in.
 fn some_path(dice: &mut Dice, present: &[String]) -> String {
     let below = |folder: &str, name: &str| {
         if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
@@ -36,7 +37,7 @@ fn some_path(dice: &mut Dice, present: &[String]) -> String {
     }
     let folder = dice.of(present).clone();
     let name = *dice.of(&NAMES);
-    if folder.split('/').count() > 4 { name.to_owned() } else { below(&folder, name) }
+    if folder.split('/').count() > 4 { below(&present[0], name) } else { below(&folder, name) }
 }
 
 /// Makes one change. It may be impossible; then nothing happens.
@@ -195,4 +196,62 @@ fn some_names_then_the_rest() {
         story.undo(Sets::All, "the rest");
         same(&story.bed.snapshot(), story.first(), &format!("{}: the rest", story.what));
     });
+}
+
+/// How long the long story may go on, and how many changes it has at least and at most.
+const LONGEST: Duration = Duration::from_secs(5);
+const STEPS: std::ops::Range<usize> = 2_000..6_000;
+
+/// Folders that have nothing to do with each other.
+const PLACES: usize = 12;
+
+#[test]
+fn a_long_story_in_any_order_that_does_not_conflict() {
+    let bed = Bed::with("long", Trash::Beside, Caps::default());
+    let mut dice = Dice(4_000);
+    for place in 0..PLACES {
+        std::fs::create_dir(bed.at(&format!("place{place:02}"))).unwrap();
+    }
+    let inside = |place: usize| {
+        let here = format!("place{place:02}");
+        paths(&bed).into_iter().filter(|path| path.starts_with(&here)).collect::<Vec<_>>()
+    };
+    let set_in = |place: usize, dice: &mut Dice, count: usize| {
+        bed.set(|command| {
+            let mut present = Vec::new();
+            for step in 0..count {
+                if step % 10 == 0 {
+                    present = inside(place);
+                }
+                change(command, dice, &present);
+            }
+        })
+    };
+    for place in 0..PLACES {
+        set_in(place, &mut dice, 20);
+    }
+    // What was recorded until here is forgotten: the folder is an old one.
+    bed.forget();
+    let first = bed.snapshot();
+    let until = Instant::now() + LONGEST;
+    let mut steps = 0;
+    let mut alive = vec![Vec::new(); PLACES];
+    while steps < STEPS.start || (steps < STEPS.end && Instant::now() < until) {
+        let (place, count) = (dice.below(PLACES), 1 + dice.below(60));
+        alive[place].push(set_in(place, &mut dice, count));
+        steps += count;
+    }
+    // The last one of each folder is in nobody's way, whatever was done elsewhere since.
+    let mut early = 0;
+    while alive.iter().any(|sets| !sets.is_empty()) {
+        let place = dice.below(PLACES);
+        let Some(set) = alive[place].pop() else { continue };
+        early += usize::from(alive.iter().flatten().any(|later| *later > set));
+        let restored = bed.undo(Sets::Numbers(vec![set]), &[], Choice::Refuse);
+        let what = format!("set {set} of {steps} steps");
+        assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}");
+    }
+    println!("{steps} steps, {early} sets undone before later ones");
+    assert!(early > 10, "{early} sets before later ones are too few to say anything");
+    same(&bed.snapshot(), &first, "everything is undone");
 }
