@@ -17,7 +17,7 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 32] = [
+const NEEDS: [Need; 33] = [
     program("git", "git"),
     // The linker of every build, and the compiler that is run in sessions.
     program("gcc", "gcc"),
@@ -37,6 +37,8 @@ const NEEDS: [Need; 32] = [
     program("util-linux", "unshare"),
     program("bsdutils", "script"),
     program("procps", "ps"),
+    // A file system that shares blocks.
+    Need { package: "btrfs-progs", program: None },
     // Looks at the units that are installed.
     program("systemd", "systemd-analyze"),
     program("bubblewrap", "bwrap"),

@@ -18,3 +18,5 @@ mod killed_at_work;
 mod random;
 #[cfg(test)]
 mod scenarios;
+#[cfg(test)]
+mod shared;
