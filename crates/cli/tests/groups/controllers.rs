@@ -12,45 +12,52 @@ const WANTED: [&str; 2] = ["pids", "cpu"];
 
 /// Controllers that v2 has until this is dropped.
 pub(crate) struct Controllers {
+    /// Whether it has them.
+    pub(crate) are_there: bool,
     root: PathBuf,
     /// Where v1 had them.
     taken: Vec<(&'static str, PathBuf)>,
 }
 
 impl Controllers {
-    /// Sees to it that v2 has them; nothing, and a sentence, where that cannot be.
+    /// Sees to it that v2 has them. Where that cannot be, a sentence says why; nothing at all where
+    /// there is no v2.
     pub(crate) fn take() -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
         let Some(root) = mounts.lines().find_map(|line| mount_point(line, "cgroup2", None)) else {
             println!("NOT RUN: this host has no cgroup v2");
             return None;
         };
-        let mut controllers = Self { root, taken: Vec::new() };
+        let mut controllers = Self { are_there: false, root, taken: Vec::new() };
+        match controllers.take_all(&mounts) {
+            Ok(()) => controllers.are_there = true,
+            Err(why) => println!("NOT RUN with controllers: {why}"),
+        }
+        Some(controllers)
+    }
+
+    fn take_all(&mut self, mounts: &str) -> Result<(), String> {
         for wanted in WANTED {
-            if controllers.has(wanted) {
+            if self.has(wanted) {
                 continue;
             }
             let found = mounts.lines().find_map(|line| mount_point(line, "cgroup", Some(wanted)));
             let Some(place) = found.filter(|place| children_of(place).is_empty()) else {
-                println!("NOT RUN: no cgroup v1 has `{wanted}` alone and without groups");
-                return None;
+                return Err(format!("no cgroup v1 has `{wanted}` alone and without groups"));
             };
-            let unmount = || rustix::mount::unmount(&place, UnmountFlags::empty()).is_ok();
-            if !patiently(unmount) {
-                println!("NOT RUN: somebody uses cgroup v1 with `{wanted}`");
-                return None;
+            if !patiently(|| rustix::mount::unmount(&place, UnmountFlags::empty()).is_ok()) {
+                return Err(format!("somebody uses cgroup v1 with `{wanted}`"));
             }
-            controllers.taken.push((wanted, place));
-            if !patiently(|| controllers.has(wanted)) {
-                println!("NOT RUN: cgroup v1 does not let go of `{wanted}`");
-                return None;
+            self.taken.push((wanted, place));
+            if !patiently(|| self.has(wanted)) {
+                return Err(format!("cgroup v1 does not let go of `{wanted}`"));
             }
         }
         for wanted in WANTED {
-            let file = controllers.root.join("cgroup.subtree_control");
-            std::fs::write(file, format!("+{wanted}")).expect("v2 has it");
+            let file = self.root.join("cgroup.subtree_control");
+            std::fs::write(file, format!("+{wanted}")).map_err(|error| error.to_string())?;
         }
-        Some(controllers)
+        Ok(())
     }
 
     fn has(&self, controller: &str) -> bool {
@@ -82,7 +89,7 @@ impl Drop for Controllers {
 /// Tries something until it succeeds: a daemon that is about to leave, or a group that is gone, is
 /// counted for a while.
 fn patiently(mut attempt: impl FnMut() -> bool) -> bool {
-    const PATIENCE: Duration = Duration::from_secs(15);
+    const PATIENCE: Duration = Duration::from_secs(8);
     let end = Instant::now() + PATIENCE;
     while !attempt() {
         if Instant::now() > end {
