@@ -7,6 +7,7 @@
 //! copied through a pipe made for it.
 
 use crate::failure::Failure;
+use cowork_sys::files::Far;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -108,10 +109,11 @@ fn is_null(device: u64) -> bool {
 /// A pipe whose near end does not wait.
 pub(crate) fn copied(direction: Direction) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (near, far) = match direction {
-        Direction::Inwards => (write, read),
-        Direction::Outwards => (read, write),
+    let (near, far, session) = match direction {
+        Direction::Inwards => (write, read, Far::Reads),
+        Direction::Outwards => (read, write, Far::Writes),
     };
+    session.may_open_again(far.as_fd())?;
     set_nonblocking(near.as_fd())?;
     Ok((near, far))
 }

@@ -40,6 +40,27 @@ pub fn change_mode(file: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
     check(result).map(|_| ())
 }
 
+/// What the far end of a pipe does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Far {
+    /// It reads what comes in.
+    Reads,
+    /// It writes what goes out.
+    Writes,
+}
+
+impl Far {
+    /// Lets the far end open its side of a pipe once more, as `/dev/stdout` and the like do, also
+    /// where it has another user id. The pipe has no name: nobody else can open it.
+    pub fn may_open_again(self, pipe: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mode = match self {
+            Self::Reads => 0o644,
+            Self::Writes => 0o622,
+        };
+        rustix::fs::fchmod(pipe, rustix::fs::Mode::from_raw_mode(mode))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{change_mode, list_attributes};

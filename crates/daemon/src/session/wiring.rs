@@ -6,6 +6,7 @@ use cowork_api::guest::{Execute, Stdio};
 use cowork_client::types::{Size, StreamKind, Streams};
 use cowork_session::output::{Source, Stream};
 use cowork_sys::Errno;
+use cowork_sys::files::Far;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{OptionalActions, Winsize};
@@ -74,6 +75,8 @@ impl Ends {
                 }
                 (StreamKind::Pipe | StreamKind::Terminal, _) => {
                     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+                    let far = if index == 0 { Far::Reads } else { Far::Writes };
+                    far.may_open_again(read.as_fd()).map_err(failed)?;
                     match index {
                         0 => {
                             set_nonblocking(write.as_fd()).map_err(failed)?;

@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 for_everyone!(
     each_stream_is_its_own,
+    streams_are_opened_again_by_name,
     a_hundred_megabytes_through_pipes,
     a_hundred_megabytes_through_files,
     the_null_device_and_no_stream_at_all,
@@ -40,6 +41,19 @@ fn each_stream_is_its_own(person: Person) {
     let said =
         finish(cowork(person, work.path(), &["run", "--", "sh", "-c", inside]), b"in\n".into());
     assert_eq!((said.code, said.text(), said.err.as_str()), (0, "in\nout\npipe\n", "err\n"));
+}
+
+/// With the daemon and without; each only in the direction that it has.
+fn streams_are_opened_again_by_name(person: Person) {
+    let work = Folder::new(person, "work");
+    let inside =
+        "cat /dev/stdin > /dev/stdout && echo err > /dev/stderr && echo all | tee /dev/stderr";
+    for how in [&["run"][..], &["run", "--no-daemon"]] {
+        let arguments = [how, &["--", "sh", "-c", inside]].concat();
+        let said = finish(cowork(person, work.path(), &arguments), b"in\n".into());
+        let expected = (0, "in\nall\n", "err\nall\n");
+        assert_eq!((said.code, said.text(), said.err.as_str()), expected, "{how:?}");
+    }
 }
 
 fn a_hundred_megabytes_through_pipes(person: Person) {
