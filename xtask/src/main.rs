@@ -16,6 +16,7 @@ mod api;
 mod fuzz;
 mod generate;
 mod install;
+mod kernel;
 mod mcp;
 mod npm;
 mod packages;

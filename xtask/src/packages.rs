@@ -17,7 +17,7 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 33] = [
+const NEEDS: [Need; 35] = [
     program("git", "git"),
     // The linker of every build, and the compiler that is run in sessions.
     program("gcc", "gcc"),
@@ -39,6 +39,9 @@ const NEEDS: [Need; 33] = [
     program("procps", "ps"),
     // A file system that shares blocks.
     Need { package: "btrfs-progs", program: None },
+    // A machine with another kernel, and everything in it but cowork.
+    program("qemu-system-x86", "qemu-system-x86_64"),
+    Need { package: "busybox-static", program: None },
     // Looks at the units that are installed.
     program("systemd", "systemd-analyze"),
     program("bubblewrap", "bwrap"),

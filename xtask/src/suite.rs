@@ -5,7 +5,7 @@
 //! skipped silently.
 
 use crate::workspace::{Failure, Profile, build, built, cargo, demanding, line, succeed};
-use crate::{api, fuzz, mcp, npm, packages, run, sdk, tidy};
+use crate::{api, fuzz, kernel, mcp, npm, packages, run, sdk, tidy};
 use std::io::IsTerminal;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const STEPS: [Step; 15] = [
     Step { name: "tidy", check: tidy::tidy },
     Step { name: "programs", check: programs },
     Step { name: "tests", check: tests },
-    Step { name: "cgroup v2", check: groups },
+    Step { name: "another kernel", check: another_kernel },
     Step { name: "requests made up", check: made_up },
     Step { name: "MCP", check: tools },
     Step { name: "Python SDK", check: sdk::check },
@@ -147,11 +147,19 @@ fn tests() -> Result<(), Failure> {
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
-/// Limits by cgroup v2, whose controllers are the whole host's: alone, and with what was not run and
-/// why for everybody to see.
-fn groups() -> Result<(), Failure> {
-    let mut test = demanding("groups");
-    shown(test.arg("--nocapture").env("COWORK_PROGRAMS", built(Profile::Release)?))
+/// The shipped programs on a kernel of Debian's, in an emulated machine.
+fn another_kernel() -> Result<(), Failure> {
+    let kernel = match kernel::kernel() {
+        Ok(kernel) => kernel,
+        Err(Failure::Sentence(why)) => {
+            println!("NOT RUN: there is no kernel to be had: {why}");
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
+    let mut test = demanding("kernel");
+    test.arg("--nocapture").env("COWORK_KERNEL", kernel);
+    shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
 /// Requests that are made up from the document of the API, at the shipped daemon.
