@@ -258,6 +258,9 @@ pub(super) async fn processes(
     Named(id): Named<String>,
     Queried(meant): Queried<Meant>,
 ) -> Result<Json<Processes>, Trouble> {
+    if meant.pid.is_some_and(|pid| pid < 1) {
+        return Err(Trouble::malformed("`pid` is a number from 1 on"));
+    }
     let session = daemon.session(&id)?;
     let processes = daemon.processes(&session, meant.name, meant.pid).await?;
     Ok(Json(Processes { running: !processes.is_empty(), processes }))
