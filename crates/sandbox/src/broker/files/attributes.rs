@@ -6,7 +6,9 @@ use super::locate::{Last, Place, Where, locate, of_file};
 use super::{EMPTY_PATH, HERE, NOFOLLOW, Outcome};
 use cowork_journal::hand::{By, Hand};
 use cowork_sys::Errno;
-use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
+use rustix::fs::{
+    FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
+};
 use std::ffi::CString;
 
 /// The user and the group that a session's processes are, as they see themselves.
@@ -247,13 +249,22 @@ fn change(
         locate(call, from, &path, last)?
     };
     let Where::At(place) = found else { return Ok(Outcome::Continue) };
+    let is_to_follow = |stat: &Stat| {
+        last == Last::Follow && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+    };
     let stat = place.existing()?;
-    if last == Last::Follow && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+    if is_to_follow(&stat) {
         return Err(Errno::STALE);
     }
     permit(call, &place, "attributes")?;
     permit_aliases(call, &place, (&stat, "attributes"))?;
-    call.act(&[&place], |hand, by| work(hand, &place, by))?;
+    call.act(&[&place], |hand, by| {
+        // It may have become a link since it was seen: then what that leads to is meant.
+        if call.files.names() != call.changes && place.seen()?.as_ref().is_some_and(is_to_follow) {
+            return Err(Errno::STALE);
+        }
+        work(hand, &place, by)
+    })?;
     Ok(Outcome::DONE)
 }
 

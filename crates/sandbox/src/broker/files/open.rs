@@ -66,8 +66,16 @@ pub(super) fn truncate(call: &Call<'_>) -> Result<Outcome, Errno> {
         _ => return Err(Errno::INVAL),
     }
     may_write(call, &place, &stat, if length == 0 { Loss::Emptied } else { Loss::Written })?;
-    call.act(&[&place], |hand, by| hand.truncate(by, place.spot(), length))?;
+    followed(call.act(&[&place], |hand, by| hand.truncate(by, place.spot(), length)))?;
     Ok(Outcome::DONE)
+}
+
+/// What has become a link since it was seen is looked at again: what that leads to is meant.
+fn followed<T>(outcome: Result<T, Errno>) -> Result<T, Errno> {
+    match outcome {
+        Err(Errno::LOOP) => Err(Errno::STALE),
+        outcome => outcome,
+    }
 }
 
 fn open_at(
@@ -181,7 +189,7 @@ fn existing(
     may_write(call, place, stat, loss)?;
     if reads {
         let file = in_session(call, place, flags, (stat.st_dev, stat.st_ino))?;
-        call.act(&[place], |hand, by| hand.truncate(by, place.spot(), 0))?;
+        followed(call.act(&[place], |hand, by| hand.truncate(by, place.spot(), 0)))?;
         return Ok(Some(Outcome::File(file, at_exec(flags))));
     }
     let wanted = (flags & PASSED) | (flags & OFlags::TRUNC) | SAFELY;
