@@ -23,6 +23,16 @@ enum Small {
     Store,
 }
 
+/// What takes the room of a disk. A process that another test has just forked may hold the file for a
+/// moment longer than this one: so it is emptied.
+struct Filler(File);
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.0.set_len(0).unwrap();
+    }
+}
+
 /// A bed with a small disk.
 struct Tight {
     bed: Bed,
@@ -48,14 +58,14 @@ impl Tight {
 
     /// Leaves no room but for so many bytes, which whole pages give, until what is returned is
     /// dropped. It has no name: the folder stays as it is.
-    fn fill(&self, room: u64) -> File {
+    fn fill(&self, room: u64) -> Filler {
         let flags = OFlags::RDWR | OFlags::TMPFILE;
         let mode = Mode::from_raw_mode(0o600);
         let mut file = File::from(rustix::fs::open(&self.disk, flags, mode).unwrap());
         while file.write_all(&[1; 4096]).is_ok() {}
         let length = file.metadata().unwrap().len() & !4095;
         file.set_len(length.saturating_sub(room)).unwrap();
-        file
+        Filler(file)
     }
 }
 
