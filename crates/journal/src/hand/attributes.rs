@@ -52,6 +52,21 @@ impl Hand {
         )
     }
 
+    /// Brings the times of a folder back after names in it were changed. That is no change of its
+    /// own: whoever changes names there later is in nobody's way.
+    pub(crate) fn set_folder_times(
+        &mut self,
+        by: By,
+        spot: Spot<'_>,
+        times: &Timestamps,
+    ) -> Result<(), Errno> {
+        self.check(by, &spot)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(spot.parent, spot.name, flags, Mode::empty())?;
+        self.inside_of(by, spot.place(), folder.as_fd())?;
+        rustix::fs::utimensat(folder, c"", times, AtFlags::EMPTY_PATH)
+    }
+
     /// Sets an extended attribute.
     #[expect(clippy::too_many_arguments, reason = "they are those of the call, and whose it is")]
     pub fn set_attribute(

@@ -109,6 +109,24 @@ impl Hand {
         Ok(Intent { by, seq })
     }
 
+    /// Records that the caller is about to make a name itself by a call that fails if there is one, in
+    /// a folder of which `knows` says whether the set has recorded it.
+    pub(crate) fn announce_back(
+        &mut self,
+        by: By,
+        spot: Spot<'_>,
+        (kind, knows): (FileKind, bool),
+    ) -> Result<Intent, Errno> {
+        self.check(by, &spot)?;
+        if !knows {
+            self.inside(by, &spot)?;
+        }
+        let seq = self.record(by, Record::Create { at: spot.at(), kind, link_of: None })?;
+        self.touch(by, &spot);
+        self.set(by)?.tally.created += 1;
+        Ok(Intent { by, seq })
+    }
+
     /// Records that what was announced was not done.
     #[expect(clippy::needless_pass_by_value, reason = "an intent fails once")]
     pub fn failed(&mut self, intent: Intent) -> Result<(), Errno> {

@@ -367,6 +367,16 @@ impl Hand {
         self.would_save(by, spot, None)
     }
 
+    /// Whether what has a name was made by the same set.
+    pub fn is_new(&self, by: By, spot: Spot<'_>) -> Result<bool, Errno> {
+        let set = self.sets.get(&by.set).ok_or(Errno::STALE)?;
+        match look(spot.parent, spot.name) {
+            Ok(look) => Ok(set.known(look.key()) == Some(Known::Created)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What removing a name, or renaming something over it, would save.
     pub fn saving_removal(&self, by: By, spot: Spot<'_>) -> Result<Saving, Errno> {
         let granted = self.granted(spot.folder)?;
@@ -489,21 +499,27 @@ impl Hand {
 
     /// Records what the folder of a name is like, before the first name in it changes in a set.
     fn inside(&mut self, by: By, spot: &Spot<'_>) -> Result<(), Errno> {
+        self.inside_of(by, (spot.folder, spot.above()), spot.parent)
+    }
+
+    /// Records what a folder is like, before its times change for the first time in a set.
+    fn inside_of(&mut self, by: By, at: (u32, &[u8]), folder: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.kept.is_none() {
             return Ok(());
         }
-        let look = look_at(spot.parent)?;
+        let look = look_at(folder)?;
         let key = look.key();
         let set = self.set(by)?;
         if set.knows_inside(key) || set.known(key) == Some(Known::Created) {
             return Ok(());
         }
-        let at = At { folder: spot.folder, path: spot.above().to_vec() };
-        let before = look.meta(attributes_at(spot.parent), self.owners(spot.folder));
+        let (number, path) = at;
+        let before = look.meta(attributes_at(folder), self.owners(number));
+        let at = At { folder: number, path: path.to_vec() };
         self.record(by, Record::Inside { at, before })?;
         let set = self.set(by)?;
         set.learn_inside(key);
-        set.names.touch(spot.folder, spot.above());
+        set.names.touch(number, path);
         Ok(())
     }
 

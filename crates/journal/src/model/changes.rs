@@ -120,6 +120,8 @@ impl View<'_> {
             (Slot::Gone, Slot::Gone) => Ok(None),
             (Slot::Gone, _) if replaced.contains_key(&id) => Ok(None),
             (Slot::Gone, _) => self.added(id),
+            // Another set removed it.
+            (_, Slot::Gone) if thing.sets.is_empty() => Ok(None),
             (_, Slot::Gone) if thing.bound => match replaced.get(&id) {
                 Some(heir) => self.rewritten(id, *heir),
                 None => self.deleted(id),

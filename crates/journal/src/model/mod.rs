@@ -6,23 +6,27 @@
 //! folders as they are.
 //!
 //! An undo is a set like any other. A set that an undo brought back, together with that undo, has no
-//! effect: both are left out of every replay, unless one of them is itself what is to be undone. Only
-//! `kin`, which says what names were names of one file, looks at them too.
+//! effect: what they did is nobody's change, unless one of them is itself what is to be undone. But
+//! while such a set was in force others used its names: `passing` follows it until it is undone. What
+//! names were names of one file is told by `kin`.
 //!
 //! Deliberately absent: bringing anything back ([`crate::undo`]).
 
+mod bodies;
 pub(crate) mod changes;
 mod ends;
 mod kin;
 mod look;
 pub(crate) mod names;
+mod passing;
+mod returns;
 mod sets;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
 
 pub(crate) use look::{Disk, Present, last};
-pub(crate) use sets::SOME;
+pub(crate) use sets::{SOME, Scope};
 
 use crate::hand::{Folder, Left};
 use crate::log::{self, Entries};

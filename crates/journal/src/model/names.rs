@@ -11,6 +11,8 @@
 use super::Journal;
 use super::ends::Ends;
 use super::kin::Kin;
+use super::passing::Passing;
+use super::returns::Undos;
 use super::sets::Scope;
 use super::tree::{kind, parts, split};
 use crate::record::{At, Entry, Meta, Record, Saved, State};
@@ -54,8 +56,23 @@ pub(crate) struct Thing {
     pub(crate) sets: BTreeSet<u32>,
     /// As it was when it was removed, and where it is kept.
     pub(crate) removed: Option<(Meta, Saved)>,
+    /// What is known of when it was removed last.
+    pub(crate) last: Option<Last>,
+    /// Where the sets that are taken back left it, if they put it somewhere.
+    pub(crate) left: Option<Slot>,
     /// What is known to be in it, of a folder.
     pub(crate) children: BTreeMap<Text, ThingId>,
+}
+
+/// Something that a set removed.
+#[derive(Clone, Debug)]
+pub(crate) struct Last {
+    /// Where it was.
+    pub(crate) slot: Slot,
+    /// Which set.
+    pub(crate) by: u32,
+    /// What it was.
+    pub(crate) kind: FileKind,
 }
 
 /// What names are names of.
@@ -115,9 +132,11 @@ pub(crate) struct Names {
     pub(crate) roots: BTreeMap<u32, ThingId>,
     /// What is expected to be there.
     pub(crate) ends: Ends,
-    inodes: HashMap<(u32, u64), BodyId>,
+    /// The sets that are undos.
+    pub(crate) undos: BTreeSet<u32>,
+    pub(super) inodes: HashMap<(u32, u64), BodyId>,
     /// Whether no set is left out, so that a body is of one inode only.
-    whole: bool,
+    pub(super) whole: bool,
 }
 
 /// Whose record is replayed.
@@ -127,6 +146,17 @@ pub(super) enum Whose {
     Taken(u32),
     /// Of another one.
     Other(u32),
+    /// Of one that has no effect: it only says which names are which until it is undone.
+    Void(u32),
+    /// Of one before all that are taken back: it only says which names are which.
+    Earlier,
+}
+
+impl Whose {
+    /// Whether only names are followed.
+    fn is_bystander(self) -> bool {
+        matches!(self, Self::Void(_) | Self::Earlier)
+    }
 }
 
 /// Which part of a body a record is about.
@@ -141,14 +171,18 @@ enum Part<'a> {
 }
 
 impl Names {
-    /// Replays the records, from the first one of a set that is taken back.
+    /// Replays the records, from the first one of a set that is taken back, or of one that has no
+    /// effect by now and had one then.
     pub(crate) fn replay(journal: &Journal, scope: &Scope) -> Self {
         let mut names = Self::default();
         let mut kin = Kin::of(journal, scope);
+        let mut passing = Passing::of(journal, scope);
+        let mut undos = Undos::default();
         let mut begun = false;
         for entry in journal.entries() {
             let taken = scope.taken.contains(&entry.set);
             begun |= taken;
+            passing.before(entry, &mut names);
             if let Some(kin) = &mut kin {
                 if taken {
                     names.unite(entry, kin);
@@ -157,8 +191,17 @@ impl Names {
             }
             if taken {
                 names.apply(entry, Whose::Taken(entry.set));
-            } else if begun && !scope.void.contains(&entry.set) {
+            } else if scope.void.contains(&entry.set) {
+                passing.follow(entry, &mut names);
+            } else if begun {
                 names.apply(entry, Whose::Other(entry.set));
+            } else if passing.has_begun() {
+                names.apply(entry, Whose::Earlier);
+            }
+            if passing.has_begun() && !scope.void.contains(&entry.set) {
+                for (new, old) in undos.follow(entry, scope, &mut names) {
+                    passing.take_over(new, old);
+                }
             }
             // Before that nothing is told of a name that is taken back, unless by its fellows.
             if begun || kin.is_some() {
@@ -235,6 +278,8 @@ impl Names {
             foreign: None,
             sets: BTreeSet::new(),
             removed: None,
+            last: None,
+            left: None,
             children: BTreeMap::new(),
         });
         id
@@ -242,6 +287,18 @@ impl Names {
 
     pub(super) fn apply(&mut self, entry: &Entry, whose: Whose) {
         match &entry.record {
+            Record::Write { .. }
+            | Record::Attributes { .. }
+            | Record::Inside { .. }
+            | Record::After { .. }
+                if whose.is_bystander() => {}
+            Record::Remove { at, before, .. } | Record::RemoveFolder { at, before }
+                if whose.is_bystander() =>
+            {
+                let id = self.reach(at.folder, &at.path);
+                self.take_by(id, entry.set, kind(before.mode));
+                self.moved(id, whose);
+            }
             Record::Write { at, before, saved } => {
                 self.touch(at, before, Part::Contents(saved), whose);
             }
@@ -251,8 +308,16 @@ impl Names {
             Record::Inside { at, before } => {
                 self.touch(at, before, Part::Inside, whose);
             }
-            Record::Remove { at, before, saved } => self.removed(at, before, saved, whose),
-            Record::RemoveFolder { at, before } => self.removed(at, before, &Saved::Empty, whose),
+            Record::Remove { at, before, saved } => {
+                let id = self.removed(at, before, saved, whose);
+                self.take_by(id, entry.set, kind(before.mode));
+                self.moved(id, whose);
+            }
+            Record::RemoveFolder { at, before } => {
+                let id = self.removed(at, before, &Saved::Empty, whose);
+                self.take_by(id, entry.set, FileKind::Folder);
+                self.moved(id, whose);
+            }
             Record::Create { at, kind, link_of } => {
                 self.created(at, *kind, link_of.as_ref(), whose);
             }
@@ -284,17 +349,35 @@ impl Names {
         }
     }
 
-    fn removed(&mut self, at: &At, before: &Meta, saved: &Saved, whose: Whose) {
-        let id = self.touch(at, before, Part::Whole, whose);
+    /// Takes a thing out of where it is, since a set removed it.
+    fn take_by(&mut self, id: ThingId, by: u32, kind: FileKind) {
+        if let Some(thing) = self.things.get_mut(id) {
+            thing.last = Some(Last { slot: thing.now.clone(), by, kind });
+        }
         self.take(id);
-        self.moved(id, whose);
+    }
+
+    fn removed(&mut self, at: &At, before: &Meta, saved: &Saved, whose: Whose) -> ThingId {
+        let id = self.touch(at, before, Part::Whole, whose);
+        // The last name of what is to be brought back: that it is gone is somebody else's doing.
+        let last = matches!(whose, Whose::Other(_)) && before.links <= 1;
+        let touched = self.body(id).is_some_and(Body::is_touched);
+        if last
+            && touched
+            && let Some(thing) = self.things.get_mut(id)
+        {
+            thing.bound = true;
+        }
         if let Some(thing) = self.things.get_mut(id) {
             thing.removed = Some((before.clone(), saved.clone()));
         }
+        id
     }
 
     fn created(&mut self, at: &At, kind: FileKind, link_of: Option<&At>, whose: Whose) {
-        let id = self.add(at.folder, Slot::Gone, Some(kind));
+        // What was made before is one of those that were always there.
+        let made = (whose != Whose::Earlier).then_some(kind);
+        let id = self.add(at.folder, Slot::Gone, made);
         if let Some(of) = link_of {
             let source = self.reach(of.folder, &of.path);
             let body = self.things.get(source).map(|thing| thing.body);
@@ -311,10 +394,20 @@ impl Names {
         let parent = self.reach(at.folder, parent);
         let stale = self.things.get(parent).and_then(|parent| parent.children.get(name)).copied();
         if let Some(stale) = stale {
-            self.take(stale);
+            self.displace(stale);
         }
         self.put(id, parent, name);
         self.moved(id, whose);
+    }
+
+    /// Takes a thing out of where it cannot be, since something else is there.
+    pub(super) fn displace(&mut self, id: ThingId) {
+        self.take(id);
+        if let Some(thing) = self.things.get_mut(id)
+            && !thing.bound
+        {
+            thing.home = Slot::Gone;
+        }
     }
 
     /// Remembers whose doing it is that a thing is where it is.
@@ -324,9 +417,13 @@ impl Names {
             Whose::Taken(set) => {
                 thing.bound = true;
                 thing.sets.insert(set);
+                thing.left = Some(thing.now.clone());
             }
             Whose::Other(set) if thing.bound => thing.foreign = Some(set),
-            Whose::Other(_) => thing.home.clone_from(&thing.now),
+            Whose::Void(_) if thing.bound => {}
+            Whose::Other(_) | Whose::Void(_) | Whose::Earlier => {
+                thing.home.clone_from(&thing.now);
+            }
         }
     }
 
@@ -364,124 +461,18 @@ impl Names {
                 }
             }
             Whose::Other(set) => {
-                if body.is_touched() && matches!(part, Part::Contents(_) | Part::Attributes) {
+                if (body.is_touched() || bound)
+                    && matches!(part, Part::Contents(_) | Part::Attributes)
+                {
                     body.foreign = Some(set);
                 }
                 if body.before.is_some() && part == Part::Inside {
                     body.traces.insert(Trace::Stirred);
                 }
             }
+            Whose::Void(_) | Whose::Earlier => {}
         }
         id
-    }
-
-    /// Learns at the end of a set which inode something has that was made or moved.
-    fn ended(&mut self, id: ThingId, state: State) {
-        let Some(thing) = self.things.get(id) else { return };
-        let (folder, index) = (thing.folder, thing.body);
-        let Some(body) = self.bodies.get_mut(index) else { return };
-        if let Some(inode) = body.inode {
-            if self.whole && inode != state.inode {
-                self.part(id, state.inode);
-            }
-            return;
-        }
-        body.inode = Some(state.inode);
-        let fresh = body.made.is_some();
-        match self.inodes.get(&(folder, state.inode)).copied() {
-            Some(other) if !fresh && self.is_name_of(other, state.mode, 1) => self.join(id, other),
-            _ => {
-                self.inodes.insert((folder, state.inode), index);
-            }
-        }
-    }
-
-    /// Finds out from the inode whether a name is one of several of a body that is known.
-    fn identify(&mut self, id: ThingId, before: &Meta) {
-        let Some(thing) = self.things.get(id) else { return };
-        let (folder, index) = (thing.folder, thing.body);
-        let Some(body) = self.bodies.get_mut(index) else { return };
-        if body.inode == Some(before.inode) {
-            return;
-        }
-        if body.inode.is_some() {
-            // Sets that have no effect, or the user, have put another file under the name.
-            if self.whole {
-                self.part(id, before.inode);
-            } else {
-                body.inode = Some(before.inode);
-            }
-            return;
-        }
-        body.inode = Some(before.inode);
-        let fresh = body.made.is_some();
-        match self.inodes.get(&(folder, before.inode)).copied() {
-            Some(other) if !fresh && self.is_name_of(other, before.mode, before.links) => {
-                self.join(id, other);
-            }
-            Some(other) if fresh && self.was_removed(other, before) => self.join(id, other),
-            _ => {
-                self.inodes.insert((folder, before.inode), index);
-            }
-        }
-    }
-
-    /// Makes a thing the only name of a body of its own.
-    fn part(&mut self, id: ThingId, inode: u64) {
-        let Some(thing) = self.things.get(id) else { return };
-        let (folder, former) = (thing.folder, thing.body);
-        let Some(mut body) = self.bodies.get(former).cloned() else { return };
-        if let Some(former) = self.bodies.get_mut(former) {
-            former.names.retain(|name| *name != id);
-        }
-        body.inode = Some(inode);
-        body.names = vec![id];
-        let index = self.bodies.len();
-        self.bodies.push(body);
-        self.inodes.insert((folder, inode), index);
-        if let Some(thing) = self.things.get_mut(id) {
-            thing.body = index;
-        }
-    }
-
-    fn is_name_of(&self, body: BodyId, mode: u32, links: u32) -> bool {
-        self.bodies.get(body).is_some_and(|body| {
-            let before = body.before.as_ref();
-            let alike = before.is_none_or(|meta| kind(meta.mode) == kind(mode));
-            let several = before.map_or(1, |meta| meta.links).max(links) > 1;
-            (several || body.names.len() > 1) && alike
-        })
-    }
-
-    /// Whether a body lost a name when it was like this: then what is new came from the trash.
-    fn was_removed(&self, body: BodyId, before: &Meta) -> bool {
-        let state = |meta: &Meta| (meta.inode, meta.size, meta.mtime);
-        self.bodies.get(body).is_some_and(|body| {
-            body.names.iter().filter_map(|id| self.things.get(*id)?.removed.as_ref()).any(
-                |(removed, saved)| {
-                    matches!(saved, Saved::Trash(_)) && state(removed) == state(before)
-                },
-            )
-        })
-    }
-
-    /// Makes a thing, and all other names of its body, names of another body. Of the former one no
-    /// earlier state is known.
-    pub(super) fn join(&mut self, id: ThingId, body: BodyId) {
-        let Some(former) = self.things.get(id).map(|thing| thing.body) else { return };
-        if former == body {
-            return;
-        }
-        let names = self.bodies.get_mut(former).map(|body| std::mem::take(&mut body.names));
-        let names = names.unwrap_or_default();
-        for name in &names {
-            if let Some(thing) = self.things.get_mut(*name) {
-                thing.body = body;
-            }
-        }
-        if let Some(body) = self.bodies.get_mut(body) {
-            body.names.extend(names);
-        }
     }
 }
 

@@ -33,6 +33,10 @@ pub(crate) struct Scope {
     pub(crate) taken: BTreeSet<u32>,
     /// Those that have no effect, since one undid the other.
     pub(crate) void: BTreeSet<u32>,
+    /// By which of them each was undone that is not an undo in force.
+    pub(crate) undone: BTreeMap<u32, u32>,
+    /// Those that are taken back, with all undos and redos of them.
+    pub(crate) chain: BTreeSet<u32>,
 }
 
 impl Journal {
@@ -43,13 +47,25 @@ impl Journal {
 
     /// The numbers of the sets that a selection means: those that were not undone.
     pub fn selected(&self, sets: &Sets) -> Vec<u32> {
-        let alive = self
-            .about()
+        let about = self.about();
+        let alive = about
             .values()
             .filter_map(|about| about.info.as_ref())
             .filter(|info| info.undone_by.is_none() && !matches!(info.kind, SetKind::Undo(_)));
         match sets {
-            Sets::All => alive.map(|info| info.set).collect(),
+            Sets::All => {
+                let again = about
+                    .values()
+                    .filter(|about| about.complete && about.extent == Extent::SomeNames)
+                    .filter_map(|about| about.info.as_ref())
+                    .filter(|info| info.undone_by.is_none() && is_redo(info.set, about));
+                alive
+                    .chain(again)
+                    .map(|info| info.set)
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .collect()
+            }
             Sets::Last => alive.map(|info| info.set).next_back().into_iter().collect(),
             Sets::Numbers(numbers) => self
                 .sets()
@@ -90,23 +106,38 @@ impl Journal {
                 }
             }
         }
+        // An undo of a redo of such a set is one of the set.
+        let mut covered = taken.clone();
+        let mut undone_undos = BTreeSet::new();
         for (set, about) in about {
             let of = undos(about);
             let counts = about.info.as_ref().is_some_and(|info| info.undone_by.is_none());
-            if !of.is_empty() && counts && of.iter().all(|set| taken.contains(set)) {
+            let all_of = |sets: &BTreeSet<u32>| of.iter().all(|set| sets.contains(set));
+            if of.is_empty() {
+                continue;
+            }
+            if !counts && of.iter().all(|of| covered.contains(of) || undone_undos.contains(of)) {
+                undone_undos.insert(*set);
+            } else if counts && all_of(&covered) {
                 taken.insert(*set);
+                covered.insert(*set);
+            } else if counts && about.complete && all_of(&undone_undos) {
+                covered.insert(*set);
             }
         }
         let mut void = BTreeSet::new();
+        let mut undone = BTreeMap::new();
         for (set, about) in about {
             if let Some(by) = about.info.as_ref().and_then(|info| info.undone_by)
                 && !taken.contains(set)
                 && !taken.contains(&by)
             {
                 void.extend([*set, by]);
+                undone.insert(*set, by);
             }
         }
-        Scope { taken, void }
+        let chain = covered.into_iter().chain(undone_undos).collect();
+        Scope { taken, void, undone, chain }
     }
 
     /// What was done after a record, in order, and how much more there is.
@@ -211,6 +242,23 @@ fn mark_undone(all: &mut BTreeMap<u32, About>) {
             }
         }
     }
+}
+
+/// Whether a set did again what sets had done that are undone: it took back undos of them.
+fn is_redo(set: u32, all: &BTreeMap<u32, About>) -> bool {
+    let mut depth = 0_u32;
+    let mut set = set;
+    while let Some(SetKind::Undo(of)) =
+        all.get(&set).and_then(|about| about.info.as_ref()).map(|info| &info.kind)
+    {
+        depth += 1;
+        // Each is an undo of earlier ones.
+        match of.iter().copied().filter(|of| *of < set).min() {
+            Some(of) => set = of,
+            None => break,
+        }
+    }
+    depth > 0 && depth.is_multiple_of(2)
 }
 
 /// Whether an undo took back a command, and not an undo.

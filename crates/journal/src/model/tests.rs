@@ -5,7 +5,7 @@ use super::names::{Names, Slot, ThingId, Trace};
 use super::sets::{SOME, Scope};
 use crate::record::{At, Entry, Meta, Record, Saved, State};
 use cowork_api::files::{FileKind, SetKind, Sets};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn at(path: &str) -> At {
     At { folder: 1, path: path.as_bytes().to_vec() }
@@ -206,7 +206,12 @@ fn undo_and_redo_of_sets() {
     assert_eq!(journal.selected(&Sets::Last), [1]);
     assert_eq!(journal.selected(&Sets::Numbers(vec![1, 2])), [1]);
     assert_eq!(journal.last_undo(), Some(5));
-    let scope = Scope { taken: BTreeSet::from([1]), void: BTreeSet::from([2, 3, 4, 5]) };
+    let scope = Scope {
+        taken: BTreeSet::from([1]),
+        void: BTreeSet::from([2, 3, 4, 5]),
+        undone: BTreeMap::from([(2, 5), (3, 4)]),
+        chain: BTreeSet::from([1]),
+    };
     assert_eq!(journal.scope(&[1]), scope);
 }
 
@@ -222,7 +227,11 @@ fn an_undo_counts_when_it_is_complete_and_whole() {
         (3, Record::Complete),
     ]);
     assert_eq!(journal.selected(&Sets::All), [1]);
-    let scope = Scope { taken: BTreeSet::from([1, 2, 3]), void: BTreeSet::new() };
+    let scope = Scope {
+        taken: BTreeSet::from([1, 2, 3]),
+        chain: BTreeSet::from([1, 2, 3]),
+        ..Scope::default()
+    };
     assert_eq!(journal.scope(&[1]), scope);
 }
 

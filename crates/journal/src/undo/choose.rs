@@ -149,11 +149,20 @@ impl Plan {
             return Ok(like);
         }
         let there = self.names.thing(above).and_then(|folder| folder.children.get(&name)).copied();
+        let is_folder = |id: ThingId| -> Result<bool, Errno> {
+            let path = self.names.path(id).unwrap_or_default();
+            Ok(disk.present(folder, &path)?.is_some_and(|present| present.is_folder()))
+        };
         if let Some(there) = there
-            && self.names.kind(there) == FileKind::Folder
             && !chosen.contains(&there)
+            && is_folder(there)?
         {
             return Ok(there);
+        }
+        // Something is in the way that goes only if the folder itself comes back.
+        if there.is_some() && self.is_candidate(like) {
+            chosen.insert(like);
+            return Ok(like);
         }
         let path = self.names.path(like).unwrap_or_default();
         let present = disk.present(folder, &path)?.ok_or(Errno::NOENT)?;

@@ -57,6 +57,7 @@ impl Plan {
                 (Trouble::Set(set), Some(present)) => {
                     format!("{}, changed by set {set}", describe::present(present))
                 }
+                (Trouble::Set(set), None) => format!("nothing, removed by set {set}"),
                 (_, Some(present)) => describe::present(present),
                 (_, None) => "nothing".to_owned(),
             };
@@ -108,6 +109,10 @@ impl Plan {
     fn overrule(&mut self, clash: &Clash, disk: &Disk<'_>) -> Result<String, Errno> {
         match clash.trouble {
             Trouble::Changed | Trouble::Set(_) => {}
+            Trouble::Vanished if self.steps.get(&clash.id) == Some(&Step::Remove) => {
+                self.steps.remove(&clash.id);
+                self.names.take(clash.id);
+            }
             Trouble::Vanished => return self.make_anew(clash.id, disk),
             Trouble::Occupied(other) => self.remove_tree(other, disk)?,
             Trouble::Extra => {
@@ -123,6 +128,7 @@ impl Plan {
         let id = clash.id;
         match clash.trouble {
             Trouble::Vanished | Trouble::Homeless(_) => self.overrule(clash, disk),
+            Trouble::Set(_) if clash.present.is_none() => self.overrule(clash, disk),
             Trouble::Extra => Ok("left as it is".to_owned()),
             Trouble::Occupied(other) => {
                 let aside = self.free_name(other, disk)?;
@@ -217,18 +223,23 @@ impl Plan {
         let mut id = folder;
         while let Some(thing) = self.names.thing(id) {
             let number = thing.folder;
-            let Some(path) = self.names.path(id) else { break };
-            let Slot::In(parent, _) = thing.now.clone() else { break };
-            if disk.present(number, &path)?.is_some() {
+            let place = match (&thing.now, &thing.last) {
+                (Slot::Gone, _) if self.steps.get(&id) == Some(&Step::Restore) => break,
+                // Another set has removed it.
+                (Slot::Gone, Some(last)) => last.slot.clone(),
+                (now, _) => now.clone(),
+            };
+            let Slot::In(parent, _) = place else { break };
+            if let Some(path) = self.names.path(id)
+                && disk.present(number, &path)?.is_some()
+            {
                 break;
             }
             let root = disk.present(number, b"")?.ok_or(Errno::NOENT)?;
             let meta = target(&self.names, id).unwrap_or_else(|| root.meta(Vec::new()));
-            // Its place is asked for before it is taken for gone.
-            let home = self.names.thing(id).map(|thing| thing.now.clone());
             self.forget(id, (meta, Saved::Empty));
-            if let (Some(thing), Some(home)) = (self.names.things.get_mut(id), home) {
-                thing.home = home;
+            if let Some(thing) = self.names.things.get_mut(id) {
+                thing.home = place;
             }
             id = parent;
         }

@@ -4,13 +4,13 @@ use super::describe;
 use super::execute::Work;
 use super::plan::{join, target};
 use crate::hand::{LinkSource, Opened, Spot};
-use crate::model::names::{Slot, ThingId};
-use crate::model::tree::kind;
+use crate::model::names::{Body, Slot, ThingId};
+use crate::model::tree::{kind, split};
 use crate::model::{Present, last};
 use crate::record::{Meta, Saved};
 use cowork_api::Text;
 use cowork_api::files::FileKind;
-use rustix::fs::{FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -72,8 +72,10 @@ impl Work<'_> {
                 })
             {
                 self.untrash(folder, path, (number, of))?;
-                if let Some((removed, _)) =
-                    self.plan.names.thing(id).and_then(|thing| thing.removed.as_ref())
+                self.settle_trashed(id, folder, number, meta);
+                if !self.others.contains(&(folder, number))
+                    && let Some((removed, _)) =
+                        self.plan.names.thing(id).and_then(|thing| thing.removed.as_ref())
                 {
                     self.left_trash(folder, removed.inode, number);
                 }
@@ -107,6 +109,18 @@ impl Work<'_> {
         Ok(true)
     }
 
+    /// Notes what is back from the trash just as it was: it is not looked at again.
+    fn settle_trashed(&mut self, id: ThingId, folder: u32, number: u64, meta: &Meta) {
+        let Some(found) = self.found.borrow_mut().remove(&(folder, number)) else { return };
+        let touched = self.plan.names.body(id).is_some_and(Body::is_touched);
+        let alone = found.links <= 1 && meta.links <= 1 && self.siblings(id) == 0;
+        let same = (found.mode, found.uid, found.gid, found.mtime)
+            == (meta.mode, meta.uid, meta.gid, meta.mtime);
+        if same && alone && !touched {
+            self.unchanged.insert(id, found.inode);
+        }
+    }
+
     fn siblings(&self, id: ThingId) -> usize {
         self.plan.names.body(id).map_or(0, |body| body.names.len().saturating_sub(1))
     }
@@ -129,15 +143,26 @@ impl Work<'_> {
         }
     }
 
-    /// Moves something from the trash back to where it was.
+    /// Moves something from the trash back to where it was. What another set needs there stays.
     fn untrash(&mut self, folder: u32, path: &[u8], what: (u64, FileKind)) -> Result<(), Errno> {
         let (number, of) = what;
         let trash = self.disk.trash(folder).ok_or(Errno::NOENT)?;
+        let needed = self.others.contains(&(folder, number));
+        let above = split(path).0;
+        let known =
+            self.announced.as_ref().is_some_and(|(at, last)| *at == folder && last == above);
+        if !known {
+            self.announced = Some((folder, above.to_vec()));
+        }
         self.at(folder, path, |hand, by, spot| {
-            let intent = hand.announce(by, spot, of)?;
+            let intent = hand.announce_back(by, spot, (of, known))?;
             let name = format!("t{number}");
             let flags = RenameFlags::NOREPLACE;
-            let moved = rustix::fs::renameat_with(trash, name, spot.parent, spot.name, flags);
+            let moved = if needed {
+                rustix::fs::linkat(trash, name, spot.parent, spot.name, AtFlags::empty())
+            } else {
+                rustix::fs::renameat_with(trash, name, spot.parent, spot.name, flags)
+            };
             if moved.is_err() {
                 hand.failed(intent)?;
             }
@@ -219,6 +244,9 @@ impl Work<'_> {
     pub(super) fn contents(&mut self) -> Result<(), Errno> {
         let mut done = BTreeSet::new();
         for id in self.plan.bodies.clone() {
+            if self.unchanged.contains_key(&id) {
+                continue;
+            }
             let Some(thing) = self.plan.names.thing(id) else { continue };
             let (folder, body) = (thing.folder, thing.body);
             let Some(path) = self.plan.names.path(id) else { continue };
@@ -323,6 +351,7 @@ impl Work<'_> {
             .plan
             .bodies
             .iter()
+            .filter(|id| !self.unchanged.contains_key(id))
             .filter_map(|id| Some((self.plan.names.path(*id)?.len(), *id)))
             .collect();
         order.sort_unstable_by(|one, other| other.cmp(one));
@@ -418,12 +447,7 @@ impl Work<'_> {
     }
 
     fn set_times(&mut self, folder: u32, path: &[u8], meta: &Meta) -> Result<(), Errno> {
-        let time = |(seconds, nanoseconds): (i64, u32)| Timespec {
-            tv_sec: seconds,
-            tv_nsec: i64::from(nanoseconds),
-        };
-        let times =
-            Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) };
+        let times = times_of(meta);
         self.at(folder, path, |hand, by, spot| hand.set_times(by, spot, &times))
     }
 
@@ -439,10 +463,12 @@ impl Work<'_> {
             if !self.disk.has(folder) || self.plan.names.kind(id) != FileKind::Folder {
                 continue;
             }
-            let Some(meta) = self.times_of(id) else { continue };
+            let Some(meta) = self.times_for(id) else { continue };
             let Some(present) = self.disk.present(folder, &path)? else { continue };
             if present.is_folder() && present.mtime != meta.mtime {
-                let outcome = self.set_times(folder, &path, &meta);
+                let times = times_of(&meta);
+                let outcome = self
+                    .at(folder, &path, |hand, by, spot| hand.set_folder_times(by, spot, &times));
                 self.forgive(id, outcome)?;
             }
         }
@@ -451,7 +477,7 @@ impl Work<'_> {
 
     /// The times that a folder gets: those of before; or those that it had until the undo changed
     /// names in it, unless that is a change which it is to show.
-    fn times_of(&self, id: ThingId) -> Option<Meta> {
+    fn times_for(&self, id: ThingId) -> Option<Meta> {
         let before = target(&self.plan.names, id);
         let chosen = self.plan.times.contains(&id);
         if before.is_some() && chosen && !self.foreign.contains(&id) {
@@ -462,4 +488,13 @@ impl Work<'_> {
         }
         Some(self.stirred.get(&id)?.meta(Vec::new()))
     }
+}
+
+/// The times that something had.
+fn times_of(meta: &Meta) -> Timestamps {
+    let time = |(seconds, nanoseconds): (i64, u32)| Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::from(nanoseconds),
+    };
+    Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) }
 }

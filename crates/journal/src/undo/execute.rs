@@ -8,7 +8,7 @@ use super::plan::{Plan, Step, join};
 use crate::hand::{By, Hand, Spot};
 use crate::model::names::{Slot, ThingId};
 use crate::model::tree::split;
-use crate::model::{Disk, Journal, Present, last};
+use crate::model::{Disk, Journal, Present, Scope, last};
 use cowork_api::Text;
 use cowork_api::files::FileKind;
 use rustix::fs::RenameFlags;
@@ -38,8 +38,16 @@ pub(super) struct Work<'a> {
     pub(super) foreign: BTreeSet<ThingId>,
     /// Which numbers in the trash were once given to a file.
     pub(super) trash: HashMap<(u32, u64), Vec<u64>>,
+    /// What is in the trash for other sets.
+    pub(super) others: HashSet<(u32, u64)>,
     /// Where things were found in the trash that can only be there.
     pub(super) trashed: RefCell<HashMap<ThingId, u64>>,
+    /// What was found there.
+    pub(super) found: RefCell<HashMap<(u32, u64), Present>>,
+    /// Things that came back from the trash as they were, and the inode of each.
+    pub(super) unchanged: HashMap<ThingId, u64>,
+    /// The folder in which a name was announced last.
+    pub(super) announced: Option<(u32, Text)>,
     /// What is to be where.
     claims: HashMap<Slot, ThingId>,
     temporary: u32,
@@ -73,15 +81,19 @@ impl<'a> Work<'a> {
             changed: BTreeSet::new(),
             foreign: BTreeSet::new(),
             trash: HashMap::new(),
+            others: HashSet::new(),
             trashed: RefCell::default(),
+            found: RefCell::default(),
+            unchanged: HashMap::new(),
+            announced: None,
             temporary: 0,
             left,
         }
     }
 
     /// Does everything; the plan comes back with its report.
-    pub(super) fn run(mut self, journal: &Journal) -> Result<Plan, Errno> {
-        self.find_trash(journal);
+    pub(super) fn run(mut self, journal: &Journal, scope: &Scope) -> Result<Plan, Errno> {
+        self.find_trash(journal, scope);
         self.watch_folders()?;
         self.unlock_folders()?;
         self.asides()?;
@@ -132,6 +144,7 @@ impl<'a> Work<'a> {
             hand.rename(by, from, to, flags)
         })?;
         self.disk.forget();
+        self.announced = None;
         // Of two names of one file the kernel leaves both.
         if flags.is_empty() && self.disk.present(folder, from)?.is_some() {
             self.at(folder, from, Hand::remove)?;
@@ -394,6 +407,7 @@ impl<'a> Work<'a> {
             })?;
             if present.is_folder() {
                 self.disk.forget();
+                self.announced = None;
             }
             if !split(&path).1.starts_with(TEMPORARY.as_bytes()) {
                 self.did(id, Some(path), describe::REMOVED.to_owned());
@@ -458,7 +472,10 @@ impl<'a> Work<'a> {
         folder: u32,
         path: &[u8],
     ) -> Result<(), Errno> {
-        let inode = self.disk.present(folder, path)?.map(|present| present.inode);
+        let inode = match self.unchanged.get(&id) {
+            Some(inode) => Some(*inode),
+            None => self.disk.present(folder, path)?.map(|present| present.inode),
+        };
         if let Some(body) = self.plan.names.thing(id).map(|thing| thing.body)
             && let Some(body) = self.plan.names.bodies.get_mut(body)
         {

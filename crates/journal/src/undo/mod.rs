@@ -134,7 +134,7 @@ fn begin(
     let taken = scope.taken.iter().copied().collect();
     let set = hand.begin(SetKind::Undo(taken), 0, arguments(&paths))?;
     let by = By { set, process: 0 };
-    let mut report = Work::new(hand, &disk, plan, by, left).run(&journal)?.report;
+    let mut report = Work::new(hand, &disk, plan, by, left).run(&journal, &scope)?.report;
     let mut done = scope.taken;
     done.insert(set);
     journal.read_on(kept.as_fd())?;

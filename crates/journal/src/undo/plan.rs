@@ -2,7 +2,7 @@
 
 use super::clash::{Clash, Trouble};
 use super::describe;
-use crate::model::names::{Body, Names, Slot, ThingId, Trace};
+use crate::model::names::{Body, Names, Slot, Thing, ThingId, Trace};
 use crate::model::{Disk, Present};
 use crate::record::Meta;
 use cowork_api::Text;
@@ -62,7 +62,7 @@ impl Plan {
             plan.include(id, disk);
         }
         plan.adopt(disk)?;
-        let clashes = plan.clashes(disk)?;
+        let clashes = plan.clashes(disk, task)?;
         plan.settle(clashes, disk, task.choice)?;
         plan.keep_full_folders();
         Ok(plan)
@@ -191,16 +191,23 @@ impl Plan {
     }
 
     /// Everything that is not as the records left it.
-    fn clashes(&mut self, disk: &Disk<'_>) -> Result<Vec<Clash>, Errno> {
+    fn clashes(&mut self, disk: &Disk<'_>, task: Task<'_>) -> Result<Vec<Clash>, Errno> {
         let ids: BTreeSet<ThingId> = self.steps.keys().chain(&self.bodies).copied().collect();
         let mut clashes = Vec::new();
         let mut seen = HashSet::new();
+        let returns = self.returns();
+        let replaced = self.replaced_since();
         for id in ids {
             let Some(thing) = self.names.thing(id) else { continue };
             let folder = thing.folder;
             let step = self.steps.get(&id).cloned();
+            // What nothing replaces may be gone already.
+            let may_be_gone = step == Some(Step::Remove) && !returns.contains_key(&thing.now);
             if let Some(path) = self.names.path(id) {
                 let present = disk.present(folder, &path)?;
+                if present.is_none() && may_be_gone {
+                    continue;
+                }
                 if let Some(trouble) = self.trouble(id, step.as_ref(), present.as_ref()) {
                     clashes.push(Clash { id, trouble, present: present.clone() });
                 } else if let Some(present) = &present {
@@ -218,14 +225,62 @@ impl Plan {
                         }
                     }
                 }
+            } else if step == Some(Step::Restore)
+                && let Some(thing) = self.names.thing(id)
+                && let Some(set) = thing.foreign.or(replaced.get(&thing.home).copied())
+            {
+                clashes.push(Clash { id, trouble: Trouble::Set(set), present: None });
             }
             if let Some(clash) = self.occupied(id, step.as_ref(), disk)?
                 && seen.insert(clash.id)
             {
                 clashes.push(clash);
+            } else if let Some(clash) = self.disputed(id, step.as_ref(), &returns) {
+                clashes.push(clash);
             }
         }
+        if task.paths.is_empty() {
+            clashes.extend(self.removed_since());
+        }
         Ok(clashes)
+    }
+
+    /// Whether two things were at the same place, as far as the records say: sets were undone that
+    /// others had built upon.
+    fn disputed(
+        &self,
+        id: ThingId,
+        step: Option<&Step>,
+        returns: &HashMap<Slot, ThingId>,
+    ) -> Option<Clash> {
+        if !matches!(step, Some(Step::Restore | Step::Move)) {
+            return None;
+        }
+        let other = *returns.get(&self.names.thing(id)?.home)?;
+        let set = *self.names.thing(other)?.sets.last()?;
+        (other != id).then_some(Clash { id, trouble: Trouble::Set(set), present: None })
+    }
+
+    /// What an undo brought back, which is taken back itself, and another set removed since: both
+    /// would be said to have removed it.
+    fn removed_since(&self) -> Vec<Clash> {
+        let gone = |thing: &Thing| thing.home == Slot::Gone && thing.now == Slot::Gone;
+        let things = self.names.things.iter().enumerate();
+        things
+            .filter(|(_, thing)| gone(thing) && !thing.sets.is_disjoint(&self.names.undos))
+            .filter_map(|(id, thing)| {
+                let trouble = Trouble::Set(thing.foreign?);
+                Some(Clash { id, trouble, present: None })
+            })
+            .collect()
+    }
+
+    /// Places of which another set has removed, or taken away and removed, what replaced something
+    /// there.
+    fn replaced_since(&self) -> HashMap<Slot, u32> {
+        let gone = |thing: &&Thing| thing.home == Slot::Gone && thing.now == Slot::Gone;
+        let things = self.names.things.iter().filter(gone);
+        things.filter_map(|thing| Some((thing.left.clone()?, thing.foreign?))).collect()
     }
 
     fn trouble(
@@ -235,9 +290,7 @@ impl Plan {
         present: Option<&Present>,
     ) -> Option<Trouble> {
         let (thing, body) = self.names.thing(id).zip(self.names.body(id))?;
-        let Some(present) = present else {
-            return (step != Some(&Step::Remove)).then_some(Trouble::Vanished);
-        };
+        let Some(present) = present else { return Some(Trouble::Vanished) };
         if let Some(set) = thing.foreign.or(body.foreign) {
             return Some(Trouble::Set(set));
         }
@@ -250,6 +303,25 @@ impl Plan {
             if only_a_name { present.inode != end.inode } else { present.differs(&end) }
         });
         differs.then_some(Trouble::Changed)
+    }
+
+    /// Whether a folder that is gone, or in one that is, comes back.
+    fn comes_back(&self, folder: ThingId) -> bool {
+        let mut id = folder;
+        for _ in 0..=self.names.things.len() {
+            let Some(thing) = self.names.thing(id) else { return false };
+            id = match (&thing.now, &thing.home) {
+                (Slot::Root, _) => return true,
+                (Slot::In(parent, _), _) => *parent,
+                (Slot::Gone, Slot::In(parent, _))
+                    if self.steps.get(&id) == Some(&Step::Restore) =>
+                {
+                    *parent
+                }
+                (Slot::Gone, _) => return false,
+            };
+        }
+        false
     }
 
     /// Whether something unknown is where a thing was.
@@ -265,15 +337,29 @@ impl Plan {
         let Some(thing) = self.names.thing(id) else { return Ok(None) };
         let (folder, home) = (thing.folder, thing.home.clone());
         let Slot::In(parent, name) = home else { return Ok(None) };
-        let Some(place) = self.names.path(parent) else { return Ok(None) };
+        let Some(place) = self.names.path(parent) else {
+            let returns = self.comes_back(parent);
+            // In a folder that is not there is nothing, whatever the records say.
+            let imagined = self.names.thing(parent).and_then(|parent| parent.children.get(&name));
+            if let Some(other) = imagined.copied().filter(|other| !self.steps.contains_key(other)) {
+                self.names.take(other);
+            }
+            let clash = Clash { id, trouble: Trouble::Homeless(parent), present: None };
+            return Ok((!returns).then_some(clash));
+        };
         let occupant = self.names.thing(parent).and_then(|parent| parent.children.get(&name));
         if let Some(other) = occupant
             && (*other == id || matches!(self.steps.get(other), Some(Step::Remove | Step::Move)))
         {
             return Ok(None);
         }
+        let occupant = occupant.copied();
         let path = join(&place, &name);
         let Some(present) = disk.present(folder, &path)? else {
+            // Nothing is there, whatever the records say.
+            if let Some(other) = occupant {
+                self.names.take(other);
+            }
             if disk.present(folder, &place)?.is_none() {
                 return Ok(Some(Clash { id, trouble: Trouble::Homeless(parent), present: None }));
             }

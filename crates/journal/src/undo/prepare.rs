@@ -2,7 +2,7 @@
 
 use super::execute::Work;
 use crate::model::names::{Slot, ThingId, Trace};
-use crate::model::{Disk, Journal};
+use crate::model::{Disk, Journal, Scope};
 use crate::record::{Record, Saved};
 use cowork_sys::ignore;
 use rustix::fs::Mode;
@@ -13,13 +13,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 type Trashed = (u64, bool, u32);
 
 impl Work<'_> {
-    pub(super) fn find_trash(&mut self, journal: &Journal) {
+    /// Finds out what is in the trash, and whose it is.
+    pub(super) fn find_trash(&mut self, journal: &Journal, scope: &Scope) {
         let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
         for entry in journal.entries() {
             if let Record::Remove { at, before, saved: Saved::Trash(number) } = &entry.record {
                 let there = there.entry(at.folder).or_insert_with(|| self.disk.in_trash(at.folder));
                 if there.contains(number) {
                     self.trash.entry((at.folder, before.inode)).or_default().push(*number);
+                    if !scope.chain.contains(&entry.set) {
+                        self.others.insert((at.folder, *number));
+                    }
                 }
             }
         }
@@ -33,14 +37,15 @@ impl Work<'_> {
         if let Some(number) = self.trashed.borrow().get(&id) {
             return numbers.contains(number).then_some(*number);
         }
-        let found = numbers.iter().rev().copied().find(|number| {
-            let found = self.disk.trashed(thing.folder, *number);
-            found.is_some_and(|found| self.plan.names.is_like(id, &found))
+        let (number, found) = numbers.iter().rev().find_map(|number| {
+            let found = self.disk.trashed(thing.folder, *number)?;
+            self.plan.names.is_like(id, &found).then_some((*number, found))
         })?;
         if numbers.len() == 1 {
-            self.trashed.borrow_mut().insert(id, found);
+            self.trashed.borrow_mut().insert(id, number);
+            self.found.borrow_mut().insert((thing.folder, number), found);
         }
-        Some(found)
+        Some(number)
     }
 
     /// Notes that something is not in the trash any more.

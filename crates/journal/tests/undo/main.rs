@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+mod any_order;
+#[cfg(test)]
 mod bed;
 #[cfg(test)]
 mod choices;

@@ -5,7 +5,7 @@ use cowork_api::files::{Caps, Choice, Sets};
 use std::time::{Duration, Instant};
 
 /// A generator of numbers that says the same for the same seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     fn throw(&mut self) -> u64 {
@@ -16,11 +16,11 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.throw() % u64::try_from(limit).unwrap()).unwrap()
     }
 
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub(crate) fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }
@@ -40,14 +40,18 @@ fn some_path(dice: &mut Dice, present: &[String]) -> String {
     if folder.split('/').count() > 4 { below(&present[0], name) } else { below(&folder, name) }
 }
 
-/// Makes one change. It may be impossible; then nothing happens.
-fn change(command: &mut Command, dice: &mut Dice, present: &[String]) {
+/// Makes one change; the names that it is about. It may be impossible; then nothing happens.
+pub(crate) fn change(
+    command: &mut Command,
+    dice: &mut Dice,
+    present: &[String],
+) -> Option<[String; 2]> {
     let path = some_path(dice, present);
     let other = some_path(dice, present);
     let length = if dice.below(20) == 0 { 100_000 } else { dice.below(60) };
     let contents: Vec<u8> =
         (0..length).map(|_| b'a' + u8::try_from(dice.below(26)).unwrap()).collect();
-    let seconds = i64::try_from(1_000 + dice.below(3)).unwrap();
+    let seconds = i64::try_from(1_000 + dice.below(1_000_000)).unwrap();
     let mode = *dice.of(&[0o644, 0o600, 0o755, 0o400, 0o4711]);
     let owner = *dice.of(&[0, 1234]);
     let attribute = *dice.of(&["user.one", "user.two"]);
@@ -71,7 +75,7 @@ fn change(command: &mut Command, dice: &mut Dice, present: &[String]) {
         },
         _ => command.attribute(&path, attribute, &contents[..contents.len().min(20)]),
     };
-    cowork_sys::ignore(outcome);
+    outcome.ok().map(|()| [path, other])
 }
 
 fn paths(bed: &Bed) -> Vec<String> {
@@ -127,10 +131,13 @@ impl Story {
     }
 }
 
+/// How many stories are told.
+pub(crate) fn seeds() -> u64 {
+    std::env::var("COWORK_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40)
+}
+
 fn each(from: u64, check: impl Fn(Story)) {
-    let count =
-        std::env::var("COWORK_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
-    for seed in from..from + count {
+    for seed in from..from + seeds() {
         check(story(seed, Trash::Beside));
         check(story(seed, Trash::None));
     }
