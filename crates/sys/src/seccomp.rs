@@ -155,18 +155,6 @@ pub enum AtExec {
     Kept,
 }
 
-/// Gives the caller a descriptor of `file`, whose number is the call's return value, and answers
-/// the call with it. `ENOENT` means that the caller is gone, `EMFILE` that it may have no more: then
-/// the call is not answered yet.
-pub fn answer_with(
-    listener: BorrowedFd<'_>,
-    id: u64,
-    file: BorrowedFd<'_>,
-    at_exec: AtExec,
-) -> Result<(), Errno> {
-    add_descriptor(listener, id, file, (at_exec, ADDFD_SEND)).map(|_| ())
-}
-
 /// Gives the caller a descriptor of `file`, and says its number. The call still waits: its answer is
 /// to be that number. Whoever answers can let go of the file before the caller goes on.
 pub fn give(
@@ -175,22 +163,13 @@ pub fn give(
     file: BorrowedFd<'_>,
     at_exec: AtExec,
 ) -> Result<i64, Errno> {
-    add_descriptor(listener, id, file, (at_exec, 0))
-}
-
-fn add_descriptor(
-    listener: BorrowedFd<'_>,
-    id: u64,
-    file: BorrowedFd<'_>,
-    (at_exec, flags): (AtExec, u32),
-) -> Result<i64, Errno> {
     let newfd_flags = match at_exec {
         AtExec::Closed => libc::O_CLOEXEC.cast_unsigned(),
         AtExec::Kept => 0,
     };
     let raw = libc::seccomp_notif_addfd {
         id,
-        flags,
+        flags: 0,
         srcfd: file.as_raw_fd().cast_unsigned(),
         newfd: 0,
         newfd_flags,
@@ -232,5 +211,3 @@ const NOTIF_ADDFD: libc::Ioctl = request(1, 3, size_of::<libc::seccomp_notif_add
 const NOTIF_SET_FLAGS: libc::Ioctl = request(1, 4, size_of::<u64>());
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const CONTINUE: u32 = 1;
-/// `SECCOMP_ADDFD_FLAG_SEND`.
-const ADDFD_SEND: u32 = 2;

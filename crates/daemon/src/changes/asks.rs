@@ -9,7 +9,7 @@ use crate::book::now;
 use crate::daemon::Daemon;
 use crate::session::{Session, plain};
 use crate::trouble::Trouble;
-use cowork_api::files::{Ask, NamePolicy as Wire};
+use cowork_api::files::{Ask, NamePolicy as Wire, Refusal};
 use cowork_api::keeper::Request as ToKeeper;
 use cowork_client::types::{
     Access, Decide, Decision, Grant, NamePolicy, NewProtectedName, Raw, Request, RequestState,
@@ -43,8 +43,22 @@ impl Daemon {
             self.answer_ask(id, ask.ask, Answer::No).await;
             return;
         };
-        let asks = session.doc().changes.asks;
+        let doc = session.doc();
+        let asks = doc.changes.asks;
         if asks.contains_key(&ask.ask) {
+            return;
+        }
+        if doc.spec.headless {
+            let refusal = Refusal {
+                grant: ask.grant.clone(),
+                path: ask.path.clone(),
+                operation: ask.operation.clone(),
+                reason: format!("nobody is there to be asked: {}", ask.reason),
+                process: ask.process.clone(),
+            };
+            // What it was about is not done, whether that can be recorded or not.
+            drop(self.book.record("files.refused", Some(id), &super::refusal(&refusal)));
+            self.answer_ask(id, ask.ask, Answer::No).await;
             return;
         }
         // The broker keeps to limits of its own; it is not believed.

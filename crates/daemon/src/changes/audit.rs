@@ -20,7 +20,7 @@ const RECORD: usize = 200;
 /// Most changes of a session that are spelled out; those beyond are counted by operation.
 const MAX_SPELLED: u64 = 10_000;
 /// Most changes that a clerk lists at once.
-const BATCH: u32 = 10_000;
+const BATCH: u32 = 50_000;
 
 /// Why the changes of a session are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

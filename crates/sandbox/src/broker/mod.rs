@@ -40,7 +40,9 @@ const MAX_CONNECTING: usize = 192;
 /// Most calls that wait for the user at once; a further one is taken for refused. Together with the
 /// connections they leave threads for the calls that wait for nobody.
 const MAX_ASKING: usize = 32;
-/// Size of the table of calls in work.
+/// Where the keeper counts, behind the table, what it has told this process.
+const TOLD: usize = SLOTS * NUMBERS_PER_CALL;
+/// Size of the table of calls in work, behind which the keeper counts.
 pub(crate) const TABLE_BYTES: u64 = (SLOTS * NUMBERS_PER_CALL * size_of::<u64>()) as u64;
 /// Threads for calls that wait for nobody, beside one for each processor: one that hands out a
 /// descriptor does not receive until the caller has taken it.
@@ -83,7 +85,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     let scratch = arguments.first().and_then(|text| text.parse().ok()).ok_or(Errno::INVAL)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (listener, in_flight, diagnostics) = (take_over(3)?, take_over(4)?, take_over(5)?);
-    let in_flight = Numbers::map(in_flight.as_fd(), SLOTS * NUMBERS_PER_CALL)?;
+    let in_flight = Numbers::map(in_flight.as_fd(), TOLD + 1)?;
     let connect = Arch::native().and_then(|arch| arch.number_of("connect")).ok_or(Errno::NOSYS)?;
     let broker = Arc::new_cyclic(|own| Broker {
         own: Weak::clone(own),
@@ -201,6 +203,9 @@ impl Broker {
     fn answer(&self, call: &Notification) {
         let outcome = match self.files.as_ref().and_then(|files| files.decide(self, call)) {
             Some(Outcome::File(file, at_exec)) => {
+                // Giving and answering in one step would be quicker. But should this process be killed
+                // in between, the kernel takes the file back and not the answer: the caller would
+                // be told that its file has number 0.
                 match give(self.listener.as_fd(), call.id, file.as_fd(), at_exec) {
                     Ok(number) => {
                         // The caller must not be done with the file before this process is: what
@@ -220,6 +225,11 @@ impl Broker {
         };
         // A caller that died meanwhile needs no answer.
         cowork_sys::ignore(answer(self.listener.as_fd(), call.id, outcome));
+    }
+
+    /// How often the keeper has told this process something.
+    fn told(&self) -> u64 {
+        self.in_flight.get(TOLD)
     }
 
     /// A call that is not about files.

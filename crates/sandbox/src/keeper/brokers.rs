@@ -1,6 +1,7 @@
 //! The broker of a session, as the keeper holds it: started by the first call that needs one, told
 //! of every folder that it makes changes in, started again when it dies.
 
+use crate::broker::TABLE_BYTES;
 use crate::channel::{Channel, Peer};
 use crate::keeper::Session;
 use crate::keeper::cgroup::Frozen;
@@ -38,6 +39,8 @@ pub(crate) struct BrokerState {
     pub(crate) process: Option<OwnedFd>,
     /// What it is told, and what it asks.
     pub(crate) line: Option<Channel>,
+    /// How much any broker was told, counted behind the calls.
+    told: u64,
     /// How often one was started.
     pub(crate) starts: u32,
     /// Whether one was there before, whose files may be open still.
@@ -116,6 +119,15 @@ impl BrokerState {
         }
     }
 
+    /// Tells the broker something, if one runs; `send` does it. The broker looks for it when it is
+    /// counted.
+    fn say(&mut self, send: impl FnOnce(&Channel) -> Result<(), Errno>) -> Result<(), Errno> {
+        let (Some(line), Some(table)) = (&self.line, &self.in_flight) else { return Ok(()) };
+        send(line)?;
+        self.told += 1;
+        rustix::io::pwrite(table, &self.told.to_ne_bytes(), TABLE_BYTES).map(drop)
+    }
+
     /// Nobody is left who says that sets are closed: the clients that waited for it, and whether the
     /// session stands still for their sake alone.
     pub(crate) fn forget_settling(&mut self) -> (Vec<Asker>, bool) {
@@ -144,7 +156,8 @@ impl BrokerState {
 
 fn in_flight_table() -> Result<OwnedFd, Errno> {
     let table = rustix::fs::memfd_create(c"cowork-in-flight", MemfdFlags::CLOEXEC)?;
-    rustix::fs::ftruncate(&table, crate::broker::TABLE_BYTES)?;
+    let size = TABLE_BYTES + size_of::<u64>() as u64;
+    rustix::fs::ftruncate(&table, size)?;
     Ok(table)
 }
 
@@ -229,12 +242,8 @@ impl Session {
         }
         self.doors.open = doors;
         // It answers no call before it has heard this: it knows every folder then.
-        let told = self
-            .broker
-            .line
-            .as_ref()
-            .map(|line| line.send(&cowork_api::encode(&ToBroker::Boundary), &[]));
-        if told.is_some_and(|told| told.is_err()) {
+        let message = cowork_api::encode(&ToBroker::Boundary);
+        if self.broker.say(|line| line.send(&message, &[])).is_err() {
             self.broker.dismiss();
         }
     }
@@ -242,11 +251,14 @@ impl Session {
     /// Tells the broker of a folder. Rules are long, and there may be many folders: it is waited
     /// for room, which the broker, a program of the keeper's own, makes at once.
     fn introduce(&mut self, door: &Door) {
-        let Some(line) = &self.broker.line else { return };
+        if self.broker.line.is_none() {
+            return;
+        }
         match door.introduction() {
             Ok((message, handles)) => {
                 let handles: Vec<_> = handles.iter().map(AsFd::as_fd).collect();
-                if line.send(&cowork_api::encode(&message), &handles).is_err() {
+                let message = cowork_api::encode(&message);
+                if self.broker.say(|line| line.send(&message, &handles)).is_err() {
                     self.broker.dismiss();
                 }
             }
@@ -301,8 +313,11 @@ impl Session {
     /// Tells the broker something, if one runs. One that does not listen is ended: the next is told
     /// everything anew.
     pub(crate) fn tell_broker(&mut self, message: &ToBroker, handles: &[BorrowedFd<'_>]) {
-        let Some(line) = &self.broker.line else { return };
-        if line.try_send(&cowork_api::encode(message), handles).is_err() {
+        if self.broker.line.is_none() {
+            return;
+        }
+        let message = cowork_api::encode(message);
+        if self.broker.say(|line| line.try_send(&message, handles)).is_err() {
             self.broker.dismiss();
         }
     }

@@ -246,8 +246,22 @@ fn home_mount(
     let mount = mount.step(named).map_err(refused)?;
     let attributes =
         Attributes { set: NOSUID | NODEV, propagation: Some(Propagation::Private), idmap: mapping };
-    restrict(mount.as_fd(), &attributes).step(named).map_err(refused)?;
-    Ok((mount, identity))
+    match restrict(mount.as_fd(), &attributes) {
+        Err(Errno::INVAL | Errno::PERM) if mapping.is_some() => Err(Failure {
+            code: FailureCode::FolderRefused,
+            sentence: format!(
+                "the file system of `{}` cannot show its files as the session's own, and so holds \
+                 no home for a session of root (tmpfs can since Linux 6.3)",
+                from.display()
+            ),
+            errno: 0,
+            hint: "name a home on a disk, or run cowork as an ordinary user".into(),
+        }),
+        outcome => {
+            outcome.step(named).map_err(refused)?;
+            Ok((mount, identity))
+        }
+    }
 }
 
 fn is_empty(folder: &OwnedFd) -> bool {

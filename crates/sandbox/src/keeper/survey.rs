@@ -92,10 +92,16 @@ fn fact(name: &str, value: impl Into<String>, grade: Grade, consequence: &str, f
     }
 }
 
-fn kernel() -> Fact {
+/// The version of the kernel, as it is spelled and as two numbers.
+fn version() -> (String, (u32, u32)) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (release, version)
+}
+
+fn kernel() -> Fact {
+    let (release, version) = version();
     if version < (5, 15) {
         let fix = "boot Linux 5.15 or newer";
         return fact("kernel", release, Grade::Blocking, "too old for sessions", fix);
@@ -109,13 +115,7 @@ fn kernel() -> Fact {
 
 fn identity(grounds: &Result<Grounds, Failure>) -> Fact {
     match grounds.as_ref().map(Grounds::mode) {
-        Ok(Standing::Root) => fact(
-            "identity",
-            "root mode",
-            Grade::Good,
-            "each session has a user id of its own; granted files keep their owner",
-            "",
-        ),
+        Ok(Standing::Root) => root_mode(version().1),
         Ok(Standing::User { uid, .. }) => fact(
             "identity",
             format!("user mode (uid {uid})"),
@@ -125,6 +125,21 @@ fn identity(grounds: &Result<Grounds, Failure>) -> Fact {
         ),
         Err(_) => fact("identity", "unknown", Grade::Blocking, "see namespaces", ""),
     }
+}
+
+fn root_mode(version: (u32, u32)) -> Fact {
+    let (name, value) = ("identity", "root mode");
+    if version < (6, 3) {
+        return fact(
+            name,
+            value,
+            Grade::Reduced,
+            "folders on tmpfs cannot be granted, and no session can have its home there",
+            "boot Linux 6.3 or newer, or keep them, and cowork's state folder, on a disk",
+        );
+    }
+    let consequence = "each session has a user id of its own; granted files keep their owner";
+    fact(name, value, Grade::Good, consequence, "")
 }
 
 fn namespaces(grounds: &Result<Grounds, Failure>) -> Fact {

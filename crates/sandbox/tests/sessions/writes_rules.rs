@@ -285,7 +285,6 @@ fn many_removals_are_asked_about_once() {
         let (_store, kept) = store(bench);
         let unrecorded = Writing { rules: rules.clone(), ..Writing::default() };
         for writing in [Writing { store: Some(kept), rules, ..Writing::default() }, unrecorded] {
-            let recorded = writing.store.is_some();
             let (mut keeper, mut room, folder) = granted(bench, writing);
             for number in 0..10 {
                 folder.write(&format!("f{number}"), "old");
@@ -295,10 +294,8 @@ fn many_removals_are_asked_about_once() {
                 one.say(&format!("says(os.unlink, 'f{number}')"));
                 one.expect("ok");
             }
-            if recorded {
-                one.say("(put('own'), says(os.unlink, 'own'))");
-                one.expect("(None, 'ok')");
-            }
+            one.say("(put('own'), says(os.unlink, 'own'))");
+            one.expect("(None, 'ok')");
             one.say("says(os.unlink, 'f3')");
             let question = asked(&mut keeper);
             let about = (question.operation.as_str(), question.path.as_slice());

@@ -238,8 +238,9 @@ pub(super) fn guard(
     }
     let by = call.by()?;
     let (saving, removed) = if let Some(removed) = call.files.unrecorded_losses(by.set) {
-        // Without a record nobody knows what was there before the set.
-        (Saving::Fits, removed)
+        // Without a record nothing is known but what the set has made itself.
+        let is_new = call.files.hand()?.is_new(by, place.spot())?;
+        (if is_new { Saving::Needless } else { Saving::Fits }, removed)
     } else {
         let hand = call.files.hand()?;
         (saving(&hand, call, place, loss)?, hand.tally(by.set).removed)

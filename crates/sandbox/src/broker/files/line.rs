@@ -11,6 +11,7 @@ use cowork_api::files::{Ask, FromBroker, ToBroker};
 use cowork_sys::Errno;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +25,8 @@ pub(super) type Rule = (u32, u32, String);
 
 pub(super) struct Line {
     channel: Channel,
+    /// How much the keeper had told when messages were last taken.
+    heard: AtomicU64,
     /// Held while messages are taken and carried out, so that they are in order.
     order: Mutex<()>,
     questions: Mutex<Questions>,
@@ -48,6 +51,7 @@ impl Line {
         let next = u64::try_from(now.as_micros()).unwrap_or_default();
         Self {
             channel: channel.into(),
+            heard: AtomicU64::new(0),
             order: Mutex::new(()),
             questions: Mutex::new(Questions { next, asked: HashMap::new() }),
             answered: Condvar::new(),
@@ -66,6 +70,15 @@ impl Line {
     pub(super) fn tell(&self, message: &FromBroker) {
         // If it does not listen, it will not miss it.
         cowork_sys::ignore(self.channel.try_send(&cowork_api::encode(message), &[]));
+    }
+
+    /// Carries out what the keeper has said so far, if it has said something since: it counts that
+    /// after it has sent it.
+    pub(super) fn heed_news(&self, files: &Files, told: u64) {
+        if self.heard.load(Ordering::SeqCst) != told {
+            self.heed(files);
+            self.heard.store(told, Ordering::SeqCst);
+        }
     }
 
     /// Carries out what the keeper has said so far.

@@ -206,7 +206,7 @@ impl Files {
             return Some(Outcome::Continue);
         }
         let carrier = self.carriers.get(&note.number)?;
-        self.line.heed(self);
+        self.line.heed_news(self, broker.told());
         let mut outcome = Err(Errno::AGAIN);
         for _ in 0..TRIES {
             let folders = self.folders();

@@ -259,6 +259,11 @@ fn given(
             let file = in_session(call, place, flags, (stat.st_dev, stat.st_ino))?;
             Ok(Some(Outcome::File(file, at_exec(flags))))
         }
+        Opened::File(file) => {
+            // It was made just now, and opened for writing, as was asked: nothing else it can be.
+            watch(place, &file, 0);
+            Ok(Some(Outcome::File(file, at_exec(flags))))
+        }
         opened => hand_out(place, opened, flags, 0),
     }
 }
@@ -313,11 +318,16 @@ fn hand_out(
             if !writes || mode.contains(OFlags::PATH) || !is_file {
                 return Err(Errno::ACCESS);
             }
-            let quota = place.folder.ruling().rules.quota;
-            place.folder.growth.watch(&quota, &file, before);
+            watch(place, &file, before);
             Ok(Some(Outcome::File(file, at_exec(flags))))
         }
     }
+}
+
+/// Has the quota of the folder count what is written to a file.
+fn watch(place: &Place, file: &OwnedFd, before: i64) {
+    let quota = place.folder.ruling().rules.quota;
+    place.folder.growth.watch(&quota, file, before);
 }
 
 fn at_exec(flags: OFlags) -> AtExec {
