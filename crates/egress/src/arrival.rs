@@ -95,9 +95,9 @@ impl Arrival {
             Some(Err(refusal)) => return self.not_reached(&refusal).await,
             None => return house.office.ended(&self.flow, &self.target, None, "left"),
         };
-        let Dialled { stream: far, address } = dialled;
+        let Dialled { stream: far, reached } = dialled;
         if self.grant().await.is_err() {
-            return house.office.ended(&self.flow, &self.target, Some(address), "left");
+            return house.office.ended(&self.flow, &self.target, Some(reached), "left");
         }
         let name = match &self.place {
             Place::Name(name) => Some(name.as_str()),
@@ -116,7 +116,7 @@ impl Arrival {
         if let End::Refused(refusal) = &end {
             house.office.refuse(&self.flow, 0, &self.target, refusal);
         }
-        house.office.ended(&self.flow, &self.target, Some(address), &end.how());
+        house.office.ended(&self.flow, &self.target, Some(reached), &end.how());
     }
 
     /// Tells that what was allowed could not be reached.

@@ -52,6 +52,8 @@ pub(crate) async fn serve(house: Arc<House>, listener: TcpListener, door: Door) 
         cowork_sys::ignore(stream.set_nodelay(true));
         let flow = house.office.arrive();
         flow.socket.store(house.registrar.number(&stream), Ordering::Relaxed);
+        let port = stream.local_addr().map_or(0, |address| address.port());
+        flow.listener.store(port, Ordering::Relaxed);
         let visitor = Visitor { house: Arc::clone(&house), flow, stream };
         match door {
             Door::Http => drop(tokio::spawn(crate::proxy::serve(visitor))),

@@ -13,7 +13,7 @@ use cowork_policy::egress::{Outcome, Place};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -32,8 +32,24 @@ const MAX_ADDRESSES: usize = 8;
 pub struct Dialled {
     /// The connection.
     pub stream: TcpStream,
+    /// How it was reached.
+    pub reached: Reached,
+}
+
+/// How a host was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
     /// The address that was judged and dialled.
     pub address: IpAddr,
+    /// Milliseconds that looking its name up took, if it was looked up.
+    pub dns: Option<u32>,
+    /// Milliseconds that connecting took.
+    pub connect: u32,
+}
+
+/// Milliseconds from a moment on.
+pub(crate) fn ms_since(moment: Instant) -> u32 {
+    u32::try_from(moment.elapsed().as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Reaches hosts.
@@ -62,8 +78,12 @@ pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> 
             }
             return parent.reach(place, allowed.port()).await;
         }
+        let began = Instant::now();
         let addresses = addresses(house, allowed).await?;
-        connect(place, addresses).await
+        let dns = matches!(place, Place::Name(_)).then(|| ms_since(began));
+        let mut dialled = connect(place, addresses).await?;
+        dialled.reached.dns = dns;
+        Ok(dialled)
     };
     match timeout(TIME_TO_CONNECT, reach).await {
         Ok(result) => result,
@@ -171,6 +191,7 @@ fn is_source(address: IpAddr) -> bool {
 
 /// Connects to one of several addresses: each is given a little time before the next is tried too.
 pub(crate) async fn connect(place: &Place, addresses: Vec<SocketAddr>) -> Result<Dialled, Refusal> {
+    let began = Instant::now();
     let place = Arc::new(place.clone());
     let mut rest = addresses.into_iter();
     let mut tries = JoinSet::new();
@@ -192,7 +213,9 @@ pub(crate) async fn connect(place: &Place, addresses: Vec<SocketAddr>) -> Result
         match next.await {
             Some(Ok((address, Ok(stream)))) => {
                 cowork_sys::ignore(stream.set_nodelay(true));
-                return Ok(Dialled { stream, address: address.ip().to_canonical() });
+                let address = address.ip().to_canonical();
+                let reached = Reached { address, dns: None, connect: ms_since(began) };
+                return Ok(Dialled { stream, reached });
             }
             Some(Ok((_, Err(error)))) => last = Some(error),
             Some(Err(_)) | None => {}

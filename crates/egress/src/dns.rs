@@ -7,7 +7,7 @@
 use crate::house::House;
 use crate::names::{Addresses, is_synthetic};
 use crate::refused_names::RefusedNames;
-use cowork_api::egress::{Decision, Target, Via, What};
+use cowork_api::egress::{Decision, Source, Target, Via, What};
 use cowork_policy::egress::{HostName, Outcome, Place};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, PTR};
@@ -237,8 +237,9 @@ impl Answerer {
             self.house.office.record(0, 0, what);
         }
         if fresh {
+            let source = Source::Policy;
             let decision =
-                Decision { allowed: false, code: code.into(), rule, generation, held: 0 };
+                Decision { allowed: false, code: code.into(), rule, generation, source, held: 0 };
             let what = What::Decided { target, decision, credentials: Vec::new() };
             self.house.office.record(0, 0, what);
         }

@@ -1,10 +1,10 @@
 //! Connections of the session, from their arrival to their end.
 
-use cowork_api::egress::{Http, Spoken, Target};
+use cowork_api::egress::{Ended, Http, Spoken, Target};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// A connection of the session, from its arrival to its end.
 #[derive(Debug)]
@@ -19,12 +19,25 @@ pub struct Flow {
     pub down: AtomicU64,
     /// The kernel's number of the socket that it came from; 0 if it is not known.
     pub(crate) socket: AtomicU64,
-    /// Whether TLS was begun in it.
-    pub(crate) tls: AtomicBool,
+    /// The port that it arrived at.
+    pub(crate) listener: AtomicU16,
+    /// How TLS was begun in it, if it was.
+    greeting: OnceLock<Greeting>,
+    /// When something moved in it last, in milliseconds from its arrival; and when the first came
+    /// back, with one added.
+    moved: AtomicU64,
+    answered: AtomicU64,
     requests: AtomicU32,
     state: Mutex<State>,
     /// Where it is listed.
     list: Weak<Flows>,
+}
+
+/// How TLS was begun.
+#[derive(Clone, Debug)]
+struct Greeting {
+    ended: Ended,
+    sni: Option<String>,
 }
 
 /// What is known about a flow at a moment.
@@ -33,6 +46,8 @@ pub(crate) struct State {
     pub(crate) target: Target,
     pub(crate) rule: Option<String>,
     pub(crate) waits: Waits,
+    /// How it ends, if that is known already.
+    pub(crate) how: Option<String>,
 }
 
 /// Whether a flow waits for the user.
@@ -56,12 +71,58 @@ impl Flow {
 
     /// What it wants is not known yet.
     pub(crate) fn unsaid(&self) -> Target {
-        Target { socket: self.socket.load(Ordering::Relaxed), ..Target::default() }
+        Target {
+            socket: self.socket.load(Ordering::Relaxed),
+            listener: self.listener.load(Ordering::Relaxed),
+            ..Target::default()
+        }
+    }
+
+    /// TLS was begun in it, for the host that it names. The first time counts.
+    pub(crate) fn greeted(&self, ended: Ended, sni: Option<&str>) {
+        self.greeting.get_or_init(|| Greeting { ended, sni: sni.map(str::to_owned) });
     }
 
     /// What is spoken in it, or in a request in it.
     pub(crate) fn spoken(&self, http: Option<Http>) -> Spoken {
-        Spoken { tls: self.tls.load(Ordering::Relaxed), http }
+        let greeting = self.greeting.get();
+        Spoken {
+            tls: greeting.map(|greeting| greeting.ended),
+            sni: greeting.and_then(|greeting| greeting.sni.clone()),
+            http,
+            ..Spoken::default()
+        }
+    }
+
+    /// Counts bytes from the session.
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.up.fetch_add(bytes, Ordering::Relaxed);
+        self.moved.store(self.age(), Ordering::Relaxed);
+    }
+
+    /// Counts bytes to the session.
+    pub(crate) fn received(&self, bytes: u64) {
+        let age = self.age();
+        if self.down.fetch_add(bytes, Ordering::Relaxed) == 0 && bytes > 0 {
+            self.answered.store(age + 1, Ordering::Relaxed);
+        }
+        self.moved.store(age, Ordering::Relaxed);
+    }
+
+    /// For how long nothing has moved in it.
+    pub(crate) fn still(&self) -> Duration {
+        Duration::from_millis(self.age().saturating_sub(self.moved.load(Ordering::Relaxed)))
+    }
+
+    /// When the first came back, in milliseconds from its arrival.
+    pub(crate) fn answered(&self) -> Option<u32> {
+        let at = self.answered.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// How it ends. The first thing said counts.
+    pub(crate) fn ends(&self, how: &str) {
+        self.state().how.get_or_insert_with(|| how.to_owned());
     }
 
     /// Milliseconds from its arrival.
@@ -103,7 +164,10 @@ impl Flows {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
             socket: AtomicU64::new(0),
-            tls: AtomicBool::new(false),
+            listener: AtomicU16::new(0),
+            greeting: OnceLock::new(),
+            moved: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             requests: AtomicU32::new(0),
             state: Mutex::default(),
             list: Arc::downgrade(self),

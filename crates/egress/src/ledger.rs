@@ -62,9 +62,12 @@ impl Ledger {
     fn write(&mut self, flow: u64, request: u32, mut what: What) {
         match &mut what {
             What::Decided { target, .. } => shorten_target(target),
-            What::Ended { target, how, .. } => {
+            What::Ended { target, how, spoken, .. } => {
                 shorten_target(target);
                 shorten(how, MAX_SENTENCE);
+                if let Some(sni) = &mut spoken.sni {
+                    shorten(sni, MAX_HOST);
+                }
             }
             What::Noticed { target, sentence, .. } => {
                 shorten_target(target);
@@ -149,7 +152,7 @@ fn shorten(text: &mut String, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::{Ledger, MAX_RECORDS};
-    use cowork_api::egress::{Ask, Decision, FromEgress, Record, Target, What};
+    use cowork_api::egress::{Ask, Decision, FromEgress, Record, Source, Target, What};
 
     fn numbers(ledger: &mut Ledger) -> Vec<u64> {
         let next = || ledger.next();
@@ -179,7 +182,14 @@ mod tests {
         let mut ledger = Ledger::default();
         let decided = |allowed| What::Decided {
             target: Target::default(),
-            decision: Decision { allowed, code: "x".into(), rule: None, generation: 0, held: 0 },
+            decision: Decision {
+                allowed,
+                code: "x".into(),
+                rule: None,
+                generation: 0,
+                source: Source::Policy,
+                held: 0,
+            },
             credentials: Vec::new(),
         };
         for _ in 0..MAX_RECORDS / 2 + 7 {

@@ -1,15 +1,16 @@
 //! What all flows of a session share: the rules of the moment, the user's answers, the record.
 
+use crate::dial::Reached;
 use crate::flow::{Flow, Flows, Waits};
 use crate::ledger::{Ledger, MAX_PATH, shorten_target};
 use crate::renew::Renewals;
 use arc_swap::ArcSwap;
 use cowork_api::egress::{
-    Answer, Ask, Decision, FromEgress, MAX_FLOWS, NotRenewed, Rule, Rules, Secret, Target, What,
+    Answer, Ask, Connection, Decision, FromEgress, MAX_FLOWS, NotRenewed, Rule, Rules, Secret,
+    Source, Target, Timings, What,
 };
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,6 +55,7 @@ pub struct Allowed {
     rule: Option<Arc<Rule>>,
     treatment: Treatment,
     generation: u64,
+    source: Source,
     held: u64,
 }
 
@@ -90,6 +92,7 @@ impl Allowed {
             code: "allowed".into(),
             rule: self.rule.as_ref().map(|rule| rule.name.clone()),
             generation: self.generation,
+            source: self.source,
             held: self.held,
         }
     }
@@ -243,6 +246,7 @@ impl Office {
         let mut held = Duration::ZERO;
         let mut answer = None;
         loop {
+            let answered = matches!(answer, Some(Ok(Answer::Allow | Answer::Deny { .. })));
             let rules = self.rules();
             let verdict = if number == 0 {
                 rules.connection(place, target.port)
@@ -252,6 +256,8 @@ impl Office {
                 rules.request(place, target.port, method, path)
             };
             let rule = verdict.rule;
+            let asked = answered && verdict.outcome == Outcome::Ask;
+            let source = if asked { Source::User } else { Source::Policy };
             let result = match (verdict.outcome, answer.take()) {
                 (Outcome::Allow, _) | (Outcome::Ask, Some(Ok(Answer::Allow))) => Ok(()),
                 (Outcome::Ask, Some(Ok(Answer::Deny { reason }))) => {
@@ -286,6 +292,7 @@ impl Office {
                 code: result.as_ref().map_or_else(|refusal| refusal.code, |()| "allowed").into(),
                 rule: rule.map(|rule| rule.name.clone()),
                 generation: rules.generation(),
+                source,
                 held,
             };
             flow.state().rule.clone_from(&decision.rule);
@@ -302,6 +309,7 @@ impl Office {
                 treatment,
                 rule: rule.map(|rule| Arc::new(rule.clone())),
                 generation: rules.generation(),
+                source,
                 held,
             });
         }
@@ -314,6 +322,7 @@ impl Office {
             code: refusal.code.into(),
             rule: refusal.rule.clone(),
             generation: self.rules.load().generation(),
+            source: Source::Guard,
             held: 0,
         };
         let target = target.clone();
@@ -322,16 +331,24 @@ impl Office {
     }
 
     /// Records the end of a connection.
-    pub fn ended(&self, flow: &Flow, target: &Target, address: Option<IpAddr>, how: &str) {
+    pub fn ended(&self, flow: &Flow, target: &Target, reached: Option<Reached>, how: &str) {
+        let timings = Timings {
+            connection: reached.map_or(Connection::None, |_| Connection::New),
+            dns: reached.and_then(|reached| reached.dns),
+            connect: reached.map(|reached| reached.connect),
+            tls: None,
+            first: flow.answered(),
+        };
         let what = What::Ended {
             target: target.clone(),
-            address,
+            address: reached.map(|reached| reached.address),
             status: None,
             up: flow.up.load(Ordering::Relaxed),
             down: flow.down.load(Ordering::Relaxed),
             ms: flow.age(),
             how: how.to_owned(),
-            spoken: flow.spoken(None),
+            spoken: Box::new(flow.spoken(None)),
+            timings,
         };
         self.record(flow.number, 0, what);
     }

@@ -1,6 +1,6 @@
 //! The proxy between the host and the world, where there is one.
 
-use crate::dial::{Dialled, connect, no_such_name};
+use crate::dial::{Dialled, Reached, connect, ms_since, no_such_name};
 use crate::office::Refusal;
 use cowork_api::egress::{Hidden, Parent};
 use cowork_policy::egress::{Exception, ExceptionError, Place};
@@ -8,6 +8,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -59,6 +60,7 @@ impl ParentProxy {
     /// Reaches a place through the parent. The parent itself is the host's choice: its address is
     /// not judged.
     pub(crate) async fn reach(&self, place: &Place, port: u16) -> Result<Dialled, Refusal> {
+        let began = Instant::now();
         let addresses = match &self.place {
             Place::HostLoopback => vec![(Ipv4Addr::LOCALHOST, self.port).into()],
             Place::Address(address) => vec![(*address, self.port).into()],
@@ -67,7 +69,9 @@ impl ParentProxy {
                 .map_err(|error| no_such_name(&self.place, &error))?
                 .collect(),
         };
-        let Dialled { mut stream, address } = connect(&self.place, addresses).await?;
+        let dns = matches!(&self.place, Place::Name(_)).then(|| ms_since(began));
+        let asked = Instant::now();
+        let Dialled { mut stream, reached } = connect(&self.place, addresses).await?;
         let failed = |error: io::Error| self.failed(&error);
         match &self.tls {
             None => self.ask(&mut stream, place, port).await.map_err(failed)??,
@@ -78,7 +82,7 @@ impl ParentProxy {
                 stream = bridge(tls).await.map_err(failed)?;
             }
         }
-        Ok(Dialled { stream, address })
+        Ok(Dialled { stream, reached: Reached { dns, connect: ms_since(asked), ..reached } })
     }
 
     /// Asks the parent for a connection, and reads its answer to the end of its head.

@@ -112,7 +112,9 @@ impl Published {
     async fn enter(&self, house: &House, outer: TcpStream, inside: u16) {
         let flow = house.office.arrive();
         let host = Ipv4Addr::LOCALHOST.to_string();
-        let target = Target { host, port: inside, via: Via::Published, ..Target::default() };
+        let listener = outer.local_addr().map_or(0, |address| address.port());
+        let target =
+            Target { host, port: inside, via: Via::Published, listener, ..Target::default() };
         flow.state().target = target.clone();
         let connect = async {
             let socket = std::net::TcpStream::from(self.take(house).await);

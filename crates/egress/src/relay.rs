@@ -12,12 +12,11 @@ use crate::hello::{self, Opening};
 use crate::office::Refusal;
 use crate::quota::Quotas;
 use bytes::Bytes;
-use cowork_api::egress::Rule;
+use cowork_api::egress::{Ended, Rule};
 use rustix::net::Shutdown;
 use rustix::pipe::{SpliceFlags, splice};
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -148,13 +147,13 @@ impl Passage<'_> {
             let opening = if self.name.is_some() { hello::look(&bytes) } else { Opening::Other };
             match opening {
                 Opening::Named(named) => {
-                    self.flow.tls.store(true, Ordering::Relaxed);
+                    self.flow.greeted(Ended::There, Some(&named));
                     self.check_name(&named)?;
                     break true;
                 }
                 Opening::Other if !bytes.is_empty() || self.name.is_none() => break true,
                 Opening::Nameless => {
-                    self.flow.tls.store(true, Ordering::Relaxed);
+                    self.flow.greeted(Ended::There, None);
                     break true;
                 }
                 Opening::Unreadable => return Err(End::Refused(unreadable())),
@@ -212,10 +211,10 @@ impl Passage<'_> {
         match way {
             Way::Up => {
                 self.quotas.upload(self.rule, bytes).map_err(End::Refused)?;
-                self.flow.up.fetch_add(bytes, Ordering::Relaxed);
+                self.flow.sent(bytes);
             }
             Way::Down => {
-                self.flow.down.fetch_add(bytes, Ordering::Relaxed);
+                self.flow.received(bytes);
             }
         }
         Ok(())

@@ -12,10 +12,12 @@
 mod clients;
 mod faults;
 mod files;
+mod intercepted;
 mod names;
 mod noticed;
 mod oauth;
 mod own;
+mod records;
 mod refusals;
 mod registries;
 mod secrets;

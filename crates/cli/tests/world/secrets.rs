@@ -12,6 +12,8 @@ for_everyone!(
     a_pinned_host_takes_no_other_credential,
     a_placeholder_is_worth_nothing_elsewhere,
     the_value_is_nowhere,
+    what_is_compressed_is_looked_into_or_does_not_pass,
+    pieces_of_a_body_are_signed_anew,
 );
 
 const VALUE: &str = "sk-test-4f6b2a9c7d1e8f3059ab";
@@ -108,5 +110,62 @@ fn the_value_is_nowhere(person: Person) {
         }
     }
     assert!(looked > 3, "the daemon's files were looked at");
+    site.say(&["secret", "rm", &secret]).good();
+}
+
+/// The server compresses whatever it was asked for.
+fn what_is_compressed_is_looked_into_or_does_not_pass(person: Person) {
+    let site = Site::of(person);
+    let secret = name(person, "coded");
+    keep(site, &secret, &["--mode", "inject"]);
+    let script = |host: &str, coding: &str| {
+        format!("curl -sS -w '%{{http_code}}' --compressed https://{host}.example/coded/{coding}")
+    };
+    let options = ["--secret", &secret, "--allow", "GET https://web.example/**"];
+    for coding in ["gzip", "deflate"] {
+        let said = site.script(&options, &script("api", coding)).good();
+        assert!(said.starts_with("you sent Bearer sk-") && said.ends_with("\n200"), "{said}");
+        assert!(!said.contains(VALUE), "{coding}: {said}");
+        let said = site.script(&options, &script("web", coding)).good();
+        assert_eq!(said, "you sent nothing\n200", "{coding}");
+    }
+    for coding in ["br", "zstd"] {
+        for host in ["api", "web"] {
+            let said = site.script(&options, &script(host, coding)).good();
+            assert!(said.contains("\"opaque-answer\"") && said.ends_with("502"), "{said}");
+        }
+    }
+    let asked = site.arrived("/coded/br");
+    let wanted = |host: &str| {
+        let one = asked.iter().find(|one| one["host"] == host).expect("it was asked");
+        one["headers"]["accept-encoding"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(wanted("api.example"), "identity");
+    let narrowed = wanted("web.example");
+    assert!(narrowed.contains("gzip") && !narrowed.contains("br"), "{narrowed}");
+    // Without secrets nothing is looked for.
+    let said = site.script(&["--allow", "GET https://web.example/**"], &script("web", "br"));
+    assert!(said.good().ends_with("200"));
+}
+
+/// A client that signs with the placeholder, and a server that knows only the real key.
+fn pieces_of_a_body_are_signed_anew(person: Person) {
+    let site = Site::of(person);
+    let secret = name(person, "pieces");
+    let words = ["secret", "set", &secret, "--host", "api.example", "--mode", "pin", "--as", "aws"];
+    let words = [&words[..], &["--env", "AWS_PAIR"]].concat();
+    site.tell(&words, "AKIDREALREALREAL:real/secret+of+the+tests/0123456789abcdef").good();
+    site.place("put.py", include_str!("put.py"));
+    let script = "for kind in STREAMING-AWS4-HMAC-SHA256-PAYLOAD \
+        STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER STREAMING-UNSIGNED-PAYLOAD-TRAILER \
+        UNSIGNED-PAYLOAD; do python3 mnt/desk/put.py $kind 300000 65536; \
+        python3 mnt/desk/put.py $kind 0 65536; done; \
+        python3 mnt/desk/put.py STREAMING-AWS4-HMAC-SHA256-PAYLOAD 3000000 2000000";
+    let said = site.script(&["--secret", &secret], script).good();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..lines.len() - 1], ["200 signed well"; 8], "{said}");
+    let last = lines.last().copied().unwrap_or_default();
+    assert!(last.starts_with("403 ") && last.contains("longer than 1 MiB"), "{said}");
+    assert!(!said.contains("real/secret"), "{said}");
     site.say(&["secret", "rm", &secret]).good();
 }

@@ -10,6 +10,10 @@
 // with another `-r` behind it, which is the only one that is taken from then on. /protected takes only
 // the newest access token of a family. Nothing is given to families that begin with `dead`, and tokens
 // of families that begin with `short` expire soon.
+//
+// Compressed: /coded/CODING says the credential back in that coding, whatever was asked for. Objects: what
+// is put below /s3/ is verified as AWS does it, piece by piece, with the key of the tests. Files: what lies
+// in `files` is below /files/. /quic announces HTTP/3, which nobody serves.
 'use strict';
 const fs = require('fs'), http = require('http'), http2 = require('http2'), net = require('net');
 const crypto = require('crypto');
@@ -63,6 +67,65 @@ function repository(request, response, body) {
   });
 }
 
+// A text in a coding.
+function coded(text, coding) {
+  const zlib = require('zlib'), bytes = Buffer.from(text);
+  if (coding === 'gzip') return zlib.gzipSync(bytes);
+  if (coding === 'deflate') return zlib.deflateSync(bytes);
+  if (coding === 'br') return zlib.brotliCompressSync(bytes);
+  // One frame of `zstd` with one raw block.
+  const block = Buffer.alloc(3);
+  block.writeUIntLE((bytes.length << 3) | 1, 0, 3);
+  return Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x20, bytes.length]), block, bytes]);
+}
+
+// What is wrong with the signature of a request to AWS, or with one of its pieces; nothing, if all is well.
+const AWS = { id: 'AKIDREALREALREAL', key: 'real/secret+of+the+tests/0123456789abcdef' };
+const sha = (data) => crypto.createHash('sha256').update(data).digest('hex');
+const hmac = (key, data) => crypto.createHmac('sha256', key).update(data).digest();
+function unsigned(request, host, body) {
+  const found = /^AWS4-HMAC-SHA256 Credential=([^/]+)\/([^,]+), SignedHeaders=([^,]+), Signature=([0-9a-f]{64})$/
+    .exec(request.headers.authorization || '');
+  if (!found) return 'no signature';
+  const [, id, scope, names, signature] = found;
+  if (id !== AWS.id) return `signed by ${id}`;
+  const [path, query] = request.url.split('?');
+  const lines = names.split(';').map((name) => `${name}:${(name === 'host' ? host : request.headers[name] || '').trim()}\n`);
+  const kind = request.headers['x-amz-content-sha256'], date = request.headers['x-amz-date'];
+  const canonical = [request.method, path, query || '', lines.join(''), names, kind].join('\n');
+  const key = scope.split('/').reduce((key, part) => hmac(key, part), `AWS4${AWS.key}`);
+  const sign = (...parts) => hmac(key, parts.join('\n')).toString('hex');
+  if (sign('AWS4-HMAC-SHA256', date, scope, sha(canonical)) !== signature) return 'the head is signed otherwise';
+  if (!kind.startsWith('STREAMING-')) return kind === sha(body) || kind === 'UNSIGNED-PAYLOAD' ? '' : 'another body';
+  const signed = !kind.startsWith('STREAMING-UNSIGNED'), trailers = kind.endsWith('-TRAILER');
+  let at = 0, previous = signature, data = 0;
+  const line = () => {
+    const end = body.indexOf('\r\n', at), text = body.toString('latin1', at, end);
+    at = end + 2;
+    return text;
+  };
+  for (;;) {
+    const [size, mark] = line().split(';chunk-signature='), length = parseInt(size, 16);
+    const piece = body.subarray(at, at + length);
+    if (signed) {
+      previous = sign('AWS4-HMAC-SHA256-PAYLOAD', date, scope, previous, sha(''), sha(piece));
+      if (mark !== previous) return `a piece of ${length} is signed otherwise`;
+    }
+    data += length;
+    at += length;
+    if (length === 0) break;
+    at += 2;
+  }
+  if (trailers) {
+    const checksum = line();
+    if (signed && line() !== 'x-amz-trailer-signature:' + sign('AWS4-HMAC-SHA256-TRAILER', date, scope, previous, sha(checksum + '\n'))) {
+      return 'the trailer is signed otherwise';
+    }
+  }
+  if (String(data) !== request.headers['x-amz-decoded-content-length']) return 'another length';
+  return at + 2 === body.length ? '' : `${body.length - at} bytes at the end`;
+}
+
 function serve(scheme) {
   return (request, response) => {
     const host = request.headers[':authority'] || request.headers.host || '';
@@ -83,6 +146,27 @@ function serve(scheme) {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.write('data: one\n\n');
         setTimeout(() => response.end('data: two\n\n'), 700);
+      } else if (path.startsWith('/coded/')) {
+        const coding = path.slice('/coded/'.length);
+        response.writeHead(200, { 'content-type': 'text/plain', 'content-encoding': coding });
+        response.end(coded(`you sent ${headers.authorization || 'nothing'}\n`, coding));
+      } else if (path.startsWith('/s3/')) {
+        const wrong = unsigned(request, host, body);
+        response.writeHead(wrong ? 403 : 200);
+        response.end(wrong || 'signed well');
+      } else if (path.startsWith('/files/') && !path.includes('..')) {
+        const file = folder + path + (path.endsWith('/') ? 'index.html' : '');
+        const found = fs.existsSync(file) && fs.statSync(file).isFile();
+        const html = file.endsWith('.html') ? { 'content-type': 'text/html' } : {};
+        response.writeHead(found ? 200 : 404, html);
+        response.end(found ? fs.readFileSync(file) : '');
+      } else if (path.startsWith('/quic')) {
+        const script = path.endsWith('.js');
+        response.writeHead(200, {
+          'content-type': script ? 'text/javascript' : 'text/html', 'cache-control': 'no-store',
+          'alt-svc': 'h3=":443"; ma=3600, h3-29=":443"; ma=3600',
+        });
+        response.end(script ? 'document.body.append("the script came");' : '<p>the page came</p><script src="/quic/later.js"></script>');
       } else if (path.startsWith('/big/')) {
         const rest = { bytes: Number(path.split('/')[2]) };
         response.writeHead(200, { 'content-length': rest.bytes });

@@ -1,5 +1,5 @@
 //! What a session reached, as a file that other tools read: HAR 1.2, of what is recorded. There are
-//! no bodies, no queries and no values of headers in it. A connection in which requests were looked
+//! no bodies, no values of queries and of headers in it. A connection in which requests were looked
 //! into is not there beside them.
 
 use crate::trouble::{Trouble, chain};
@@ -63,7 +63,7 @@ fn entry(recorded: &str, data: &Value) -> Option<Value> {
     let method = text(target, "method");
     let path = text(target, "path").unwrap_or_default();
     // A tunnel is known by what was begun in it; of one without TLS nothing is known.
-    let tls = data.get("tls").and_then(Value::as_bool).unwrap_or(false);
+    let tls = data.get("tls").is_some_and(|tls| tls.is_string() || *tls == Value::Bool(true));
     let scheme = match (tls, &method) {
         (true, _) => "https",
         (false, Some(_)) => "http",
@@ -78,12 +78,14 @@ fn entry(recorded: &str, data: &Value) -> Option<Value> {
     let since = since.filter(|since| *since >= std::time::UNIX_EPOCH)?;
     let size = |bytes: u64| i64::try_from(bytes).unwrap_or(-1);
     let none = json!([]);
+    let names = data.get("query_keys").and_then(Value::as_array).into_iter().flatten();
+    let query: Vec<Value> = names.map(|name| json!({ "name": name, "value": "" })).collect();
     Some(json!({
         "startedDateTime": crate::book::at(since),
         "time": ms,
         "request": {
             "method": method, "url": format!("{scheme}://{host}:{port}{path}"),
-            "httpVersion": version, "cookies": none, "headers": none, "queryString": none,
+            "httpVersion": version, "cookies": none, "headers": none, "queryString": query,
             "headersSize": -1, "bodySize": size(number("up")),
         },
         "response": {
@@ -93,9 +95,60 @@ fn entry(recorded: &str, data: &Value) -> Option<Value> {
             "content": { "size": size(number("down")), "mimeType": "" },
         },
         "cache": {},
-        "timings": { "send": 0, "wait": ms, "receive": 0 },
+        "timings": timings(data, ms),
         "serverIPAddress": text(data, "address").unwrap_or_default(),
         "connection": number("flow").to_string(),
         "comment": text(data, "how").unwrap_or_default(),
     }))
+}
+
+/// What took how long. Together it is the whole time: a connection that was made before counts for
+/// nothing, and what did not happen is -1.
+fn timings(data: &Value, ms: u64) -> Value {
+    let part = |name: &str| data.get("timings")?.get(name)?.as_u64();
+    let made = data.get("connection").and_then(Value::as_str) == Some("new");
+    let made = |name: &str| part(name).filter(|_| made);
+    let (dns, connect, tls) = (made("dns"), made("connect"), made("tls"));
+    let before: u64 = [dns, connect, tls].into_iter().flatten().sum();
+    let first = part("ttfb").unwrap_or(ms).clamp(before.min(ms), ms.max(before));
+    let shown = |part: Option<u64>| part.map_or(json!(-1), |part| json!(part));
+    // What the format calls connecting has TLS in it.
+    let connect = connect.map(|connect| connect + tls.unwrap_or(0));
+    json!({
+        "blocked": -1, "dns": shown(dns), "connect": shown(connect), "ssl": shown(tls), "send": 0,
+        "wait": first - before.min(first), "receive": ms.saturating_sub(first),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::timings;
+    use serde_json::{Value, json};
+
+    /// The sum, as the format wants it: TLS is in what connecting took.
+    fn sum(timings: &Value) -> i64 {
+        let parts = ["blocked", "dns", "connect", "send", "wait", "receive"];
+        parts.iter().map(|part| timings[part].as_i64().unwrap().max(0)).sum()
+    }
+
+    #[test]
+    fn parts_make_the_whole() {
+        let parts = json!({ "dns": 2, "connect": 11, "tls": 18, "ttfb": 240 });
+        let made = |how: &str| timings(&json!({ "connection": how, "timings": parts }), 1930);
+        let new = made("new");
+        assert_eq!(
+            new,
+            json!({ "blocked": -1, "dns": 2, "connect": 29, "ssl": 18, "send": 0, "wait": 209, "receive": 1690 })
+        );
+        assert_eq!(sum(&new), 1930);
+        for kept in [made("kept"), made("early")] {
+            assert_eq!((kept["dns"].as_i64(), kept["wait"].as_i64()), (Some(-1), Some(240)));
+            assert_eq!(sum(&kept), 1930);
+        }
+        // Of something that never was answered, and of a record without them.
+        let none =
+            json!({ "connection": "new", "timings": { "dns": 1, "connect": 3, "ttfb": null } });
+        assert_eq!(sum(&timings(&none, 10)), 10);
+        assert_eq!(sum(&timings(&json!({}), 10)), 10);
+    }
 }

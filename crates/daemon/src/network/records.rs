@@ -6,7 +6,9 @@
 use super::tally::Tally;
 use crate::daemon::Daemon;
 use crate::session::Session;
-use cowork_api::egress::{Http, Record, SOMEBODY, Target, Via, What};
+use cowork_api::egress::{
+    Connection, CredentialMode, Ended, Http, Record, SOMEBODY, Source, Target, Used, Via, What,
+};
 use cowork_audit::Filter;
 use cowork_client::types::NetworkTarget;
 use serde_json::{Value, json};
@@ -123,27 +125,74 @@ pub(crate) fn target(target: &Target) -> NetworkTarget {
     }
 }
 
+/// Who is behind something, and how that is known: the process had the socket of the connection open
+/// when it was looked for.
+fn client(about: &Target) -> Value {
+    about.process.as_ref().map_or(
+        Value::Null,
+        |process| json!({ "pid": process.pid, "exe": process.name, "confidence": "sockdiag" }),
+    )
+}
+
+/// Where something arrived, if it came by a connection.
+fn listener(about: &Target) -> Option<u16> {
+    Some(about.listener).filter(|port| *port != 0)
+}
+
+/// A secret that was put into a request.
+fn credential(used: &Used) -> Value {
+    let mode = match used.mode {
+        CredentialMode::Swap => "swap",
+        CredentialMode::Inject => "inject",
+        CredentialMode::Pin => "pin",
+    };
+    json!({
+        "secret": used.secret, "mode": mode, "where": used.place,
+        "foreign_removed": used.foreign_removed,
+    })
+}
+
 /// What a record says, by its kind in the audit.
 fn describe(record: &Record) -> (&'static str, Value) {
     match &record.what {
         What::Decided { target: about, decision, credentials } => {
-            let credentials: Vec<Value> = credentials
-                .iter()
-                .map(|(secret, place)| json!({ "secret": secret, "where": place }))
-                .collect();
+            let credentials: Vec<Value> = credentials.iter().map(credential).collect();
+            let source = match decision.source {
+                Source::Policy => "policy",
+                Source::User => "user",
+                Source::Guard => "guard",
+            };
             let data = json!({
-                "target": target(about), "allowed": decision.allowed, "code": decision.code,
-                "rule": decision.rule, "generation": decision.generation,
+                "target": target(about), "listener": listener(about), "client": client(about),
+                "query_keys": about.query, "allowed": decision.allowed, "code": decision.code,
+                "rule": decision.rule, "generation": decision.generation, "source": source,
                 "held_ms": decision.held, "credentials": credentials,
             });
             ("network.decided", data)
         }
-        What::Ended { target: about, address, status, up, down, ms, how, spoken } => {
-            let http = spoken.http.map(version);
+        What::Ended { target: about, address, status, up, down, ms, how, spoken, timings } => {
+            let tls = spoken.tls.map(|ended| match ended {
+                Ended::Here => "inspect",
+                Ended::There => "tunnel",
+            });
+            let connection = match timings.connection {
+                Connection::None => None,
+                Connection::New => Some("new"),
+                Connection::Early => Some("early"),
+                Connection::Kept => Some("kept"),
+            };
+            let timings = json!({
+                "dns": timings.dns, "connect": timings.connect, "tls": timings.tls,
+                "ttfb": timings.first,
+            });
             let data = json!({
-                "target": target(about), "address": address.map(|address| address.to_string()),
-                "status": status, "up": up, "down": down, "ms": ms, "how": how,
-                "tls": spoken.tls, "http": http,
+                "target": target(about), "listener": listener(about), "client": client(about),
+                "query_keys": about.query, "address": address.map(|address| address.to_string()),
+                "status": status, "up": up, "down": down, "ms": ms, "how": how, "tls": tls,
+                "sni": spoken.sni, "alpn": spoken.alpn,
+                "cert_sha256": spoken.certificate.map(|hash| hex(&hash)),
+                "http": spoken.http.map(version), "encoding": spoken.encoding,
+                "upgrade": spoken.upgrade, "connection": connection, "timings": timings,
             });
             ("network.ended", data)
         }
@@ -154,6 +203,11 @@ fn describe(record: &Record) -> (&'static str, Value) {
         }
         What::Lost { records } => ("network.unrecorded", json!({ "records": records })),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(half.into(), 16);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect()
 }
 
 /// A version of HTTP, as the protocol writes it.

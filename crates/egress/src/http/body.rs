@@ -1,24 +1,22 @@
 //! Bodies on their way: counted, never gathered.
 
+use super::account::Account;
 use super::decode::Decoder;
+use super::pieces::Pieces;
 use super::refuse::refusal;
 use super::scrub::Scrub;
-use super::serve::Line;
-use crate::flow::Flow;
-use crate::house::House;
-use crate::office::Refusal;
+use super::sigv4::unsigned;
+use super::watch::{Finding, Watch};
 use bytes::Bytes;
-use cowork_api::egress::{Http, Rule, Target, What};
 use http::HeaderMap;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
 
 /// What goes wrong with a body.
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
@@ -30,122 +28,34 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// One request, from its decision to its end, which it records.
-#[derive(Debug)]
-pub(super) struct Account {
-    pub(super) house: Arc<House>,
-    pub(super) flow: Arc<Flow>,
-    pub(super) number: u32,
-    pub(super) target: Target,
-    pub(super) rule: Option<Arc<Rule>>,
-    began: Instant,
-    address: OnceLock<IpAddr>,
-    status: AtomicU16,
-    version: Http,
-    up: AtomicU64,
-    down: AtomicU64,
-    how: Mutex<Option<String>>,
-    refusal: OnceLock<Refusal>,
-}
-
-impl Account {
-    /// Begins one.
-    pub(super) fn new(
-        line: &Line,
-        number: u32,
-        target: &Target,
-        rule: Option<Arc<Rule>>,
-        version: http::Version,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            house: Arc::clone(&line.house),
-            flow: Arc::clone(&line.flow),
-            number,
-            target: target.clone(),
-            rule,
-            began: Instant::now(),
-            address: OnceLock::new(),
-            status: AtomicU16::new(0),
-            version: match version {
-                http::Version::HTTP_2 => Http::Two,
-                http::Version::HTTP_10 => Http::OneZero,
-                _ => Http::One,
-            },
-            up: AtomicU64::new(0),
-            down: AtomicU64::new(0),
-            how: Mutex::default(),
-            refusal: OnceLock::new(),
-        })
-    }
-
-    /// The address that was reached.
-    pub(super) fn reached(&self, address: IpAddr) {
-        self.address.get_or_init(|| address);
-    }
-
-    /// The status of the answer.
-    pub(super) fn answered(&self, status: u16) {
-        self.status.store(status, Ordering::Relaxed);
-    }
-
-    /// Bytes from the session; refused if they are more than the rule lets through.
-    pub(super) fn sent(&self, bytes: u64) -> Result<(), Refusal> {
-        self.house.quotas.upload(self.rule.as_deref(), bytes).inspect_err(|refusal| {
-            self.refusal.get_or_init(|| refusal.clone());
-        })?;
-        self.counted(bytes);
-        Ok(())
-    }
-
-    /// Bytes from the session that the rule lets through.
-    pub(super) fn counted(&self, bytes: u64) {
-        self.up.fetch_add(bytes, Ordering::Relaxed);
-        self.flow.up.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes to the session.
-    pub(super) fn received(&self, bytes: u64) {
-        self.down.fetch_add(bytes, Ordering::Relaxed);
-        self.flow.down.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Why the body was cut short, if we did it.
-    pub(super) fn refusal(&self) -> Option<&Refusal> {
-        self.refusal.get()
-    }
-
-    /// How it ended. The first thing said counts.
-    pub(super) fn ended(&self, how: impl Into<String>) {
-        self.how.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(how.into());
-    }
-
-    /// Something that a person should know.
-    pub(super) fn notice(&self, code: &str, sentence: String) {
-        let what = What::Noticed { target: self.target.clone(), code: code.to_owned(), sentence };
-        self.house.office.record(self.flow.number, self.number, what);
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        let how = self.how.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let status = Some(self.status.load(Ordering::Relaxed)).filter(|status| *status != 0);
-        let ended = What::Ended {
-            target: self.target.clone(),
-            address: self.address.get().copied(),
-            status,
-            up: self.up.load(Ordering::Relaxed),
-            down: self.down.load(Ordering::Relaxed),
-            ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            how: how.unwrap_or_else(|| "closed by the session".to_owned()),
-            spoken: self.flow.spoken(Some(self.version)),
-        };
-        self.house.office.record(self.flow.number, self.number, ended);
-    }
-}
-
 fn length(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+/// Most bytes that are read of a body nobody gets, and the longest that takes.
+const MAX_DRAINED: usize = 16 * 1024 * 1024;
+const TIME_TO_DRAIN: Duration = Duration::from_secs(10);
+
+/// Reads what is left of a body whose request was answered already: a client that still sends would
+/// find the connection reset, and might not see the answer.
+pub(super) fn drain<B>(mut body: B)
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Send,
+{
+    if body.is_end_stream() {
+        return;
+    }
+    let reading = async move {
+        let mut left = MAX_DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    drop(tokio::spawn(tokio::time::timeout(TIME_TO_DRAIN, reading)));
 }
 
 /// What becomes of the headers after the body of a request.
@@ -161,15 +71,48 @@ pub(super) enum Trailers {
 /// The body of a request.
 #[derive(Debug)]
 pub(super) struct Up {
-    inner: Incoming,
+    /// Until this is dropped.
+    inner: Option<Incoming>,
     account: Arc<Account>,
     trailers: Trailers,
+    /// When the last of it came, and when it is looked whether more has.
+    since: Instant,
+    until: Pin<Box<Sleep>>,
 }
+
+/// The word for a body that stalls.
+const STALLED: &str = "stalled";
+/// Longest that a client may send nothing in the middle of a body, while its host waits for it.
+pub(super) const TIME_FOR_BODY: Duration = Duration::from_mins(2);
 
 impl Up {
     /// Counts a body.
     pub(super) fn new(inner: Incoming, account: &Arc<Account>, trailers: Trailers) -> Self {
-        Self { inner, account: Arc::clone(account), trailers }
+        let until = Box::pin(tokio::time::sleep(account.house.interceptor.time_for_body));
+        let (inner, account) = (Some(inner), Arc::clone(account));
+        Self { inner, account, trailers, since: Instant::now(), until }
+    }
+
+    /// Nothing has come: whether that was for too long.
+    fn has_stalled(&mut self, context: &mut Context<'_>) -> Option<Fault> {
+        if self.until.as_mut().poll(context).is_pending() {
+            return None;
+        }
+        let patience = self.account.house.interceptor.time_for_body;
+        let now = Instant::now();
+        let waits = self.account.waits();
+        if !waits || now < self.since + patience {
+            let since = if waits { self.since } else { now };
+            self.until.as_mut().reset(since + patience);
+            // So that somebody is woken then.
+            let woken = self.until.as_mut().poll(context);
+            return woken.is_ready().then(|| "it stalled".into());
+        }
+        let seconds = patience.as_secs();
+        let sentence = format!("nothing more of the request's body came for {seconds} seconds");
+        let hint = "send it without a pause";
+        self.account.cut(refusal(STALLED, sentence.as_str(), hint));
+        Some(sentence.into())
     }
 }
 
@@ -182,7 +125,12 @@ impl hyper::body::Body for Up {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
+        let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
+        let Poll::Ready(frame) = Pin::new(inner).poll_frame(context) else {
+            let stalled = this.has_stalled(context);
+            return stalled.map_or(Poll::Pending, |fault| Poll::Ready(Some(Err(fault))));
+        };
+        this.since = Instant::now();
         Poll::Ready(match frame {
             Some(Ok(frame)) if frame.is_trailers() && this.trailers == Trailers::Dropped => None,
             Some(Ok(frame)) => {
@@ -196,7 +144,7 @@ impl hyper::body::Body for Up {
                 if is_malformed(&error) {
                     let sentence = format!("the body of the request is none: {error}");
                     let malformed = refusal("malformed", sentence, "write it anew");
-                    this.account.refusal.get_or_init(|| malformed);
+                    this.account.cut(malformed);
                 }
                 Some(Err(error.into()))
             }
@@ -205,7 +153,73 @@ impl hyper::body::Body for Up {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map(Incoming::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for Up {
+    /// A client that is told why its body was cut short may still be sending it.
+    fn drop(&mut self) {
+        if self.account.refusal().is_some_and(|refusal| refusal.code != STALLED)
+            && tokio::runtime::Handle::try_current().is_ok()
+            && let Some(inner) = self.inner.take()
+        {
+            drain(inner);
+        }
+    }
+}
+
+/// The body of a request that is signed anew piece by piece.
+#[derive(Debug)]
+pub(super) struct Signing {
+    inner: Up,
+    pieces: Pieces,
+}
+
+impl Signing {
+    /// Signs a body.
+    pub(super) fn new(inner: Up, pieces: Pieces) -> Self {
+        Self { inner, pieces }
+    }
+
+    fn refuse(&self, why: &str) -> Fault {
+        let refusal = unsigned(why);
+        let sentence = refusal.sentence.clone();
+        self.inner.account.cut(refusal);
+        sentence.into()
+    }
+}
+
+impl hyper::body::Body for Signing {
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let this = self.get_mut();
+        loop {
+            let data = match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
+                None => {
+                    let end = this.pieces.finish().map_err(|why| this.refuse(why));
+                    return Poll::Ready(end.err().map(Err));
+                }
+                Some(Err(fault)) => return Poll::Ready(Some(Err(fault))),
+                Some(Ok(frame)) => frame.into_data(),
+            };
+            // What follows the body in the protocol is not signed.
+            let Ok(data) = data else { continue };
+            match this.pieces.push(&data) {
+                Ok(out) if out.is_empty() => {}
+                Ok(out) => return Poll::Ready(Some(Ok(Frame::data(out)))),
+                Err(why) => return Poll::Ready(Some(Err(this.refuse(why)))),
+            }
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -227,11 +241,21 @@ fn is_malformed(error: &hyper::Error) -> bool {
 pub(super) struct Down {
     inner: Incoming,
     account: Arc<Account>,
-    decoder: Option<Box<Decoder>>,
-    scrub: Option<Scrub>,
+    reading: Reading,
     /// Trailers that wait for the last bytes before them.
     trailers: Option<HeaderMap>,
     state: State,
+}
+
+/// How an answer is read on its way.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// It is not.
+    Not,
+    /// Secrets are taken out of it, once it is decoded.
+    Scrubbed(Option<Box<Decoder>>, Box<Scrub>),
+    /// It is searched, and passes as it came.
+    Watched(Box<Watch>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,36 +270,39 @@ enum State {
 
 impl Down {
     /// Counts a body, and takes secrets out of it.
-    pub(super) fn new(
-        inner: Incoming,
-        account: &Arc<Account>,
-        decoder: Option<Box<Decoder>>,
-        scrub: Option<Scrub>,
-    ) -> Self {
+    pub(super) fn new(inner: Incoming, account: &Arc<Account>, reading: Reading) -> Self {
         let account = Arc::clone(account);
-        Self { inner, account, decoder, scrub, trailers: None, state: State::Open }
+        Self { inner, account, reading, trailers: None, state: State::Open }
     }
 
     fn clean(&mut self, bytes: Bytes) -> Result<Bytes, Fault> {
-        let bytes = match &mut self.decoder {
-            Some(decoder) => decoder.push(&bytes)?,
-            None => bytes,
-        };
-        Ok(match &mut self.scrub {
-            Some(scrub) => scrub.push(bytes),
-            None => bytes,
+        Ok(match &mut self.reading {
+            Reading::Not => bytes,
+            Reading::Scrubbed(None, scrub) => scrub.push(bytes),
+            Reading::Scrubbed(Some(decoder), scrub) => scrub.push(decoder.push(&bytes)?),
+            Reading::Watched(watch) => watch.push(bytes)?,
         })
     }
 
     fn rest(&mut self) -> Result<Bytes, Fault> {
-        let last = match self.decoder.take() {
-            Some(decoder) => decoder.finish()?,
-            None => Bytes::new(),
-        };
-        let Some(scrub) = &mut self.scrub else { return Ok(last) };
-        let before = scrub.push(last);
-        let after = scrub.finish();
-        Ok([before, after].concat().into())
+        Ok(match &mut self.reading {
+            Reading::Not => Bytes::new(),
+            Reading::Scrubbed(decoder, scrub) => {
+                let last = decoder.take().map_or(Ok(Bytes::new()), |decoder| decoder.finish())?;
+                let before = scrub.push(last);
+                [before, scrub.finish()].concat().into()
+            }
+            Reading::Watched(watch) => watch.finish()?,
+        })
+    }
+
+    /// What takes secrets out of trailers.
+    fn scrub(&mut self) -> Option<&mut Scrub> {
+        match &mut self.reading {
+            Reading::Not => None,
+            Reading::Scrubbed(_, scrub) => Some(scrub),
+            Reading::Watched(watch) => Some(&mut watch.scrub),
+        }
     }
 
     fn fail(&mut self, fault: Fault) -> Fault {
@@ -334,7 +361,7 @@ impl hyper::body::Body for Down {
                 },
                 Err(frame) => {
                     if let Ok(mut trailers) = frame.into_trailers() {
-                        if let Some(scrub) = &mut this.scrub {
+                        if let Some(scrub) = this.scrub() {
                             scrub_headers(scrub, &mut trailers);
                         }
                         this.trailers = Some(trailers);
@@ -346,14 +373,21 @@ impl hyper::body::Body for Down {
     }
 
     fn is_end_stream(&self) -> bool {
-        let idle = self.scrub.as_ref().is_none_or(Scrub::is_idle);
-        let simple = self.decoder.is_none() && idle && self.trailers.is_none();
-        self.state == State::Done || (simple && self.inner.is_end_stream())
+        let simple = match &self.reading {
+            Reading::Not => true,
+            Reading::Scrubbed(decoder, scrub) => decoder.is_none() && scrub.is_idle(),
+            Reading::Watched(_) => false,
+        };
+        let all = simple && self.trailers.is_none() && self.inner.is_end_stream();
+        self.state == State::Done || all
     }
 
     fn size_hint(&self) -> SizeHint {
-        let kept = self.scrub.as_ref().is_none_or(Scrub::keeps_length);
-        if kept && self.decoder.is_none() { self.inner.size_hint() } else { SizeHint::new() }
+        match &self.reading {
+            Reading::Scrubbed(Some(_), _) => SizeHint::new(),
+            Reading::Scrubbed(None, scrub) if !scrub.keeps_length() => SizeHint::new(),
+            _ => self.inner.size_hint(),
+        }
     }
 }
 
@@ -362,8 +396,15 @@ impl Drop for Down {
         if self.inner.is_end_stream() {
             self.account.ended("eof");
         }
-        if let Some(scrub) = &self.scrub {
-            reflected(&self.account, scrub);
+        match &self.reading {
+            Reading::Not => {}
+            Reading::Scrubbed(_, scrub) => reflected(&self.account, scrub, HIDDEN),
+            Reading::Watched(watch) if watch.finding() == Finding::Secret => {
+                reflected(&self.account, &watch.scrub, "its answer was cut before it");
+            }
+            Reading::Watched(watch) => {
+                reflected(&self.account, &watch.scrub, HIDDEN);
+            }
         }
     }
 }
@@ -378,13 +419,14 @@ pub(super) fn scrub_headers(scrub: &mut Scrub, headers: &mut HeaderMap) {
     }
 }
 
-/// Tells which secrets came back, if any did.
-pub(super) fn reflected(account: &Account, scrub: &Scrub) {
+/// What became of a secret that came back, mostly.
+pub(super) const HIDDEN: &str = "the session got its placeholder";
+
+/// Tells which secrets came back, if any did, and what became of them.
+pub(super) fn reflected(account: &Account, scrub: &Scrub, outcome: &str) {
     for secret in scrub.found() {
-        let sentence = format!(
-            "{} sent the secret {secret} back; the session got its placeholder",
-            account.target.host
-        );
+        let host = &account.target.host;
+        let sentence = format!("{host} sent the secret {secret} back; {outcome}");
         account.notice("secret-reflected", sentence);
     }
 }

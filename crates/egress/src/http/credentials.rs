@@ -7,6 +7,7 @@
 //! Deliberately absent: where secrets come from, and bodies (`exchange` replaces in small ones).
 
 use super::body::Trailers;
+use super::decode;
 use super::escape;
 use super::forms;
 use super::refuse::refusal;
@@ -15,7 +16,7 @@ use super::sigv4::{Key, Signature};
 use crate::office::Refusal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cowork_api::egress::{Carrier, Credential, CredentialMode, Rule, Secret};
+use cowork_api::egress::{Carrier, Credential, CredentialMode, Rule, Secret, Used};
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, TRAILER};
 use http::request::Parts;
 
@@ -81,8 +82,8 @@ pub(super) struct Draft {
 /// What was done, and what remains to be done.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
-    /// Secrets that were put in, by name and where.
-    pub(super) used: Vec<(String, String)>,
+    /// Secrets that were put in.
+    pub(super) used: Vec<Used>,
     /// Takes the values out of the answer.
     pub(super) scrub: Option<Scrub>,
     /// Whether the host gets a secret: its answer is looked into, however it is encoded.
@@ -114,7 +115,12 @@ pub(super) fn apply(
         }
     }
     let scrub = forms::scrub(secrets, credential);
-    let Some(credential) = credential else { return Ok(Applied { scrub, ..Applied::default() }) };
+    let Some(credential) = credential else {
+        if scrub.is_some() {
+            decode::narrow(&mut draft.headers);
+        }
+        return Ok(Applied { scrub, ..Applied::default() });
+    };
     // What is compressed cannot be searched for the secret as it comes.
     draft.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     draft.headers.remove(EXTENSIONS);
@@ -245,8 +251,10 @@ impl Hand<'_> {
         match (self.credential.mode, &self.credential.carrier) {
             (mode, Carrier::AwsSignature) => {
                 applied.sign = self.signature(draft, mode)?;
-                if applied.sign.is_some() {
-                    applied.used.push((self.secret.name.clone(), "signature".to_owned()));
+                if let Some((signature, _)) = &applied.sign {
+                    let own = Key::parse(&self.secret.placeholder);
+                    let foreign_removed = own.is_none_or(|own| own.id != signature.id);
+                    applied.used.push(Used { foreign_removed, ..self.used("signature") });
                 }
             }
             (CredentialMode::Swap, _) => {
@@ -259,21 +267,21 @@ impl Hand<'_> {
                 applied.body = Some(Scrub::new(vec![needle]));
             }
             (CredentialMode::Inject | CredentialMode::Pin, carrier) => {
-                let place = self.inject(draft, carrier)?;
-                applied.used.push((self.secret.name.clone(), place));
+                let used = self.inject(draft, carrier)?;
+                applied.used.push(used);
             }
         }
         Ok(applied)
     }
 
     /// Replaces the placeholder wherever it is. Says where it was.
-    fn swap(&self, draft: &mut Draft) -> Result<Vec<(String, String)>, Refusal> {
+    fn swap(&self, draft: &mut Draft) -> Result<Vec<Used>, Refusal> {
         let placeholder = self.secret.placeholder.as_str();
         let mut used = Vec::new();
         if placeholder.is_empty() {
             return Ok(used);
         }
-        let mut note = |place: String| used.push((self.secret.name.clone(), place));
+        let mut note = |place: String| used.push(self.used(place));
         for (name, value) in &mut draft.headers {
             let swapped = if let Some(pair) = basic(value).filter(|pair| pair.contains(placeholder))
             {
@@ -298,7 +306,8 @@ impl Hand<'_> {
         Ok(used)
     }
 
-    fn inject(&self, draft: &mut Draft, carrier: &Carrier) -> Result<String, Refusal> {
+    /// Puts the secret where it belongs, and tells whether something else was there.
+    fn inject(&self, draft: &mut Draft, carrier: &Carrier) -> Result<Used, Refusal> {
         let (name, value) = match carrier {
             Carrier::Bearer => (AUTHORIZATION, format!("Bearer {}", self.value)),
             Carrier::Basic { user } => (AUTHORIZATION, self.basic(user)),
@@ -307,14 +316,26 @@ impl Hand<'_> {
                 (name, self.value.to_owned())
             }
             Carrier::Query(name) => {
+                let query = draft.query.as_deref().unwrap_or_default();
+                let foreign_removed = query
+                    .split(SEPARATORS)
+                    .map(parameter)
+                    .any(|(found, value)| alike(&found, name) && value != self.secret.placeholder);
                 draft.set_parameter(name, self.value);
-                return Ok(format!("query {name}"));
+                return Ok(Used { foreign_removed, ..self.used(format!("query {name}")) });
             }
             Carrier::AwsSignature => return Err(self.unusable()),
         };
         let place = format!("header {name}");
+        let foreign_removed = !draft.headers.get_all(&name).iter().all(|value| self.is_ours(value));
         draft.headers.insert(name, self.header(&value)?);
-        Ok(place)
+        Ok(Used { foreign_removed, ..self.used(place) })
+    }
+
+    /// As it is recorded.
+    fn used(&self, place: impl Into<String>) -> Used {
+        let (secret, mode) = (self.secret.name.clone(), self.credential.mode);
+        Used { secret, mode, place: place.into(), foreign_removed: false }
     }
 
     fn basic(&self, user: &str) -> String {

@@ -29,11 +29,37 @@ pub(super) fn describe(parts: &Parts, base: &Target) -> Target {
     let mut target = base.clone();
     target.method = Some(parts.method.as_str().to_owned());
     target.path = Some(parts.uri.path().to_owned());
+    target.query = parts.uri.query().map(query_names).unwrap_or_default();
     if target.host.is_empty() {
         parts.uri.host().unwrap_or_default().clone_into(&mut target.host);
         target.port = parts.uri.port_u16().unwrap_or(80);
     }
     target
+}
+
+/// The names of what is in a query. What does not look like a name may be a value, and is not told.
+fn query_names(query: &str) -> Vec<String> {
+    /// Most names that are told, and the longest: a part without a value may be one itself.
+    const MOST: usize = 16;
+    const LONGEST: usize = 40;
+    const LONGEST_ALONE: usize = 16;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~[]$".contains(&byte);
+    let mut names: Vec<String> = Vec::new();
+    for part in query.split(['&', ';']).filter(|part| !part.is_empty()) {
+        let (name, longest) = match part.split_once('=') {
+            Some((name, _)) => (name, LONGEST),
+            None => (part, LONGEST_ALONE),
+        };
+        let is_name = !name.is_empty() && name.len() <= longest && name.bytes().all(plain);
+        let name = if is_name { name } else { "…" };
+        if names.iter().all(|known| known != name) {
+            names.push(name.to_owned());
+        }
+        if names.len() >= MOST {
+            break;
+        }
+    }
+    names
 }
 
 /// Reads a request on a connection that was allowed to `place`, or on one to the proxy.
@@ -197,5 +223,28 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
     if let Ok(joined) = HeaderValue::from_bytes(&parts.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::query_names;
+
+    #[test]
+    fn names_are_told_and_values_are_not() {
+        for (query, names) in [
+            ("beta=true&a=1&a=2", vec!["beta", "a"]),
+            ("wsdl", vec!["wsdl"]),
+            ("sk-ant-0123456789abcdef", vec!["…"]),
+            ("=value&&x[]=1;y=2", vec!["…", "x[]", "y"]),
+            ("\u{1b}[31m=1&%41=2&a b=3", vec!["…"]),
+            ("", vec![]),
+        ] {
+            assert_eq!(query_names(query), names, "{query}");
+        }
+        let long = format!("{}=1", "n".repeat(41));
+        assert_eq!(query_names(&long), ["…"]);
+        let many: Vec<String> = (0..100).map(|number| format!("n{number}=1")).collect();
+        assert_eq!(query_names(&many.join("&")).len(), 16);
     }
 }

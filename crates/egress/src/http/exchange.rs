@@ -1,34 +1,34 @@
 //! One request: read, decided, given its secrets, sent, answered.
 
-use super::body::{Account, Body, Down, Fault, Up, full, reflected, scrub_headers};
+use super::account::{Account, Manner};
+use super::body::{Body, Down, Fault, Reading, Signing, Up, drain, full, scrub_headers};
 use super::credentials::{self, Applied, Draft};
-use super::decode::{Coding, Decoder, coding};
+use super::decode::{Coding, Decoder, coding_of};
 use super::draft::{Outgoing, Wanted, describe, read};
 use super::headers;
 use super::refuse::{answer, refusal};
 use super::resend::{Resend, in_time, not_renewed};
 use super::scrub::Scrub;
 use super::serve::{Early, Line};
-use super::sigv4::{Key as AwsKey, MAX_HASHED, Signature, Signed};
+use super::sigv4::{Key as AwsKey, MAX_HASHED, Signature, Signed, unsigned};
 use super::tunnel::carry;
 use super::upstream::{Key, Unsent, Upstream, broken, connect};
+use super::watch::Watch;
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use bytes::Bytes;
-use cowork_api::egress::{NotRenewed, What};
-use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HOST, HeaderValue};
+use cowork_api::egress::{CredentialMode, NotRenewed, Used, What};
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HOST, HeaderValue, UPGRADE,
+};
 use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Most bytes of a body that secrets are put into.
 const MAX_SWAPPED: u64 = 1024 * 1024;
-/// Most bytes that are read of a body nobody gets, and the longest that takes.
-const MAX_DRAINED: usize = 16 * 1024 * 1024;
-const TIME_TO_DRAIN: Duration = Duration::from_secs(10);
 /// How often a request is begun that found its connection closed.
 const TRIES: usize = 3;
 
@@ -71,28 +71,6 @@ pub(super) fn unclear(line: &Line, request: Request<Incoming>) -> Response<Body>
     response
 }
 
-/// Reads what is left of a body whose request was answered already: a client that still sends would
-/// find the connection reset, and might not see the answer.
-fn drain<B>(mut body: B)
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Send,
-{
-    if body.is_end_stream() {
-        return;
-    }
-    let reading = async move {
-        let mut left = MAX_DRAINED;
-        while let Some(Ok(frame)) = body.frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    drop(tokio::spawn(tokio::time::timeout(TIME_TO_DRAIN, reading)));
-}
-
 /// A request that was decided, and has its secrets.
 struct Ready {
     allowed: Allowed,
@@ -114,9 +92,14 @@ struct Verdict {
 
 impl Verdict {
     /// A secret went into the body.
-    fn add(&mut self, name: &str) {
+    fn add(&mut self, secret: &str) {
         if let Some(What::Decided { credentials, .. }) = &mut self.what {
-            credentials.push((name.to_owned(), "body".to_owned()));
+            credentials.push(Used {
+                secret: secret.to_owned(),
+                mode: CredentialMode::Swap,
+                place: "body".to_owned(),
+                foreign_removed: false,
+            });
         }
     }
 }
@@ -167,6 +150,8 @@ async fn decide(
     }
     line.house.quotas.request(rule).map_err(more)?;
     in_time(&line.house, &draft, rule, line.channel).await.map_err(more)?;
+    // What is recorded is read before there is a secret in it.
+    let manner = Manner::of(&draft.headers);
     let resend = Resend::of(&line.house, &draft, rule, &parts);
     let secrets = office.secrets();
     let applied = credentials::apply(&mut draft, rule, &secrets, line.channel).map_err(more)?;
@@ -181,6 +166,7 @@ async fn decide(
     let verdict = Some(Verdict { house, flow: line.flow.number, number, what: Some(what) });
     let account = Account::new(line, number, target, allowed.rule().cloned(), version);
     account.counted(weight);
+    account.comes(manner);
     Ok(Ready { allowed, verdict, account, outgoing, applied, resend })
 }
 
@@ -271,7 +257,7 @@ impl Ready {
                     return Err(refusal);
                 }
             };
-            self.account.reached(upstream.address);
+            self.account.reached(&upstream);
             let spare = self.spare(&body);
             let request = self.outgoing.write(upstream.version(), body)?;
             match upstream.send(request).await {
@@ -375,10 +361,6 @@ impl Ready {
         signature: Signature,
         value: &[u8],
     ) -> Result<Body, Refusal> {
-        let unsigned = |why: &str| {
-            let sentence = format!("the request cannot be signed anew: {why}");
-            refusal("unsigned-request", sentence, "sign it with one hash, or none, of its body")
-        };
         let gathered = if Signature::wants_body(&self.outgoing.parts.headers) {
             Err(self.gather(body, MAX_HASHED).await?)
         } else {
@@ -393,10 +375,12 @@ impl Ready {
             query: uri.query().unwrap_or_default(),
             body: gathered.as_ref().err().map(Bytes::as_ref),
         };
-        signature.renew(headers, signed, key).map_err(unsigned)?;
-        Ok(match gathered {
-            Ok(body) => Up::new(body, &self.account, self.applied.trailers).boxed_unsync(),
-            Err(bytes) => full(bytes),
+        let pieces = signature.renew(headers, signed, key).map_err(unsigned)?;
+        let up = |body| Up::new(body, &self.account, self.applied.trailers);
+        Ok(match (gathered, pieces) {
+            (Ok(body), Some(pieces)) => Signing::new(up(body), pieces).boxed_unsync(),
+            (Ok(body), None) => up(body).boxed_unsync(),
+            (Err(bytes), _) => full(bytes),
         })
     }
 
@@ -419,47 +403,54 @@ impl Ready {
         // The reason after the status is among them: words of the host that nobody needs.
         parts.extensions.clear();
         let mut scrub = self.applied.scrub.take();
-        let decoder = match &scrub {
-            Some(_) if self.applied.searched && !body.is_end_stream() => {
-                self.decoder(&mut parts)?
-            }
+        let coding = match &scrub {
+            Some(_) if !body.is_end_stream() => self.legible(&parts)?,
             _ => None,
         };
         headers::strip(&mut parts.headers);
         parts.version = http::Version::HTTP_11;
         if let Some(scrub) = &mut scrub {
             scrub_headers(scrub, &mut parts.headers);
-            if !scrub.keeps_length() && !body.is_end_stream() {
-                parts.headers.remove(CONTENT_LENGTH);
+        }
+        let reading = match (scrub, coding) {
+            (None, _) => Reading::Not,
+            (Some(scrub), Some(decoder)) if !self.applied.searched => {
+                Reading::Watched(Box::new(Watch::new(decoder, scrub)))
             }
-        }
-        // What a host compresses that got no secret is left as it is.
-        let legible = decoder.is_some() || matches!(coding(&parts.headers), Coding::Identity);
-        if !legible && let Some(scrub) = scrub.take() {
-            reflected(&self.account, &scrub);
-        }
+            (Some(scrub), decoder) => {
+                if decoder.is_some() {
+                    parts.headers.remove(CONTENT_ENCODING);
+                    parts.headers.remove(ETAG);
+                }
+                if !body.is_end_stream() && (decoder.is_some() || !scrub.keeps_length()) {
+                    parts.headers.remove(CONTENT_LENGTH);
+                }
+                Reading::Scrubbed(decoder, Box::new(scrub))
+            }
+        };
         self.account.answered(parts.status.as_u16());
         self.account.received(headers::weight(&parts.headers));
-        let body = Down::new(body, &self.account, decoder, scrub).boxed_unsync();
+        let body = Down::new(body, &self.account, reading).boxed_unsync();
         Ok(Response::from_parts(parts, body))
     }
 
-    /// What decodes the answer, if it is encoded although that was not wanted.
-    fn decoder(&self, parts: &mut http::response::Parts) -> Result<Option<Box<Decoder>>, Refusal> {
-        match coding(&parts.headers) {
+    /// What decodes an answer that is to be searched for secrets, if it is encoded. One that cannot
+    /// be read does not pass.
+    fn legible(&self, parts: &http::response::Parts) -> Result<Option<Box<Decoder>>, Refusal> {
+        match coding_of(parts) {
             Coding::Identity => Ok(None),
-            Coding::Known(decoder) => {
-                for name in [CONTENT_ENCODING, CONTENT_LENGTH, ETAG] {
-                    parts.headers.remove(name);
-                }
-                Ok(Some(decoder))
-            }
+            Coding::Known(decoder) => Ok(Some(decoder)),
             Coding::Other => {
                 let sentence = format!(
-                    "{} compresses its answer in a way that cannot be looked into for the secret",
+                    "{} compresses its answer in a way that cannot be looked into for secrets",
                     self.allowed.place()
                 );
-                Err(refusal("opaque-answer", sentence, "ask the user"))
+                let hint = if self.applied.searched {
+                    "ask the user"
+                } else {
+                    "the user can let it pass as it is: `cowork allow SESSION HOST --tls tunnel`"
+                };
+                Err(refusal("opaque-answer", sentence, hint))
             }
         }
     }
@@ -487,11 +478,13 @@ impl Ready {
             scrub_headers(scrub, &mut parts.headers);
         }
         self.account.answered(parts.status.as_u16());
+        if let Some(protocol) = parts.headers.get(UPGRADE) {
+            self.account.upgraded(protocol);
+        }
         let account = Arc::clone(&self.account);
         drop(tokio::spawn(async move {
-            carry(account, client, host, scrub).await;
-            // Until now it counts among the connections of the session.
-            drop(line);
+            // Until then it counts among the connections of the session.
+            line.unless_needed(carry(account, client, host, scrub)).await;
         }));
         Response::from_parts(parts, full(Bytes::new()))
     }

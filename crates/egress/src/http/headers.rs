@@ -3,7 +3,7 @@
 use super::refuse::refusal;
 use crate::office::Refusal;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 
@@ -88,6 +88,25 @@ pub(super) fn refuse_overrides(headers: &HeaderMap) -> Result<(), Refusal> {
 pub(super) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
+}
+
+/// How a body is encoded, if it is.
+pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
+    headers.get(CONTENT_ENCODING).map(word)
+}
+
+/// A value that is one word, or some with commas: the name of a protocol, of an encoding. Whatever
+/// else it is, is not told.
+pub(super) fn word(value: &HeaderValue) -> String {
+    /// Longest one that is told.
+    const MOST: usize = 32;
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._/, ".contains(byte);
+    match value.to_str() {
+        Ok(text) if text.len() <= MOST && text.as_bytes().iter().all(plain) => {
+            text.to_ascii_lowercase()
+        }
+        _ => "other".to_owned(),
+    }
 }
 
 /// About how many bytes headers are on the wire.

@@ -12,6 +12,7 @@
 //! Deliberately absent: HTTP/3 (nothing but DNS passes over UDP), web sockets over HTTP/2 (clients
 //! open them over HTTP/1.1, where they pass), and gathering of bodies: they flow.
 
+mod account;
 mod authority;
 mod body;
 mod credentials;
@@ -21,6 +22,8 @@ mod exchange;
 mod forms;
 mod framing;
 mod headers;
+mod pieces;
+mod places;
 mod post;
 mod refuse;
 mod resend;
@@ -32,6 +35,7 @@ mod target;
 mod tests;
 mod tunnel;
 mod upstream;
+mod watch;
 
 use crate::flow::Flow;
 use crate::house::House;
@@ -40,9 +44,11 @@ use crate::prefixed::Prefixed;
 use authority::Authority;
 use cowork_api::egress::{Begin, Target, Via};
 use cowork_policy::egress::Place;
+use places::Places;
 use rustls::{ClientConfig, RootCertStore};
 use serve::Line;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use upstream::{Offer, Pool};
@@ -57,7 +63,9 @@ pub struct Interceptor {
     two: Arc<ClientConfig>,
     pool: Pool,
     /// For connections of the session, at a time.
-    room: Arc<Semaphore>,
+    places: Places,
+    /// How long a client may send nothing in the middle of a body.
+    time_for_body: Duration,
     /// For bodies that are kept to be sent once more, in KiB.
     spare: Arc<Semaphore>,
 }
@@ -88,7 +96,8 @@ impl Interceptor {
             one: offering(&[b"http/1.1"]),
             two: offering(&[b"h2", b"http/1.1"]),
             pool: Pool::default(),
-            room: Arc::new(Semaphore::new(serve::MAX_CONNECTIONS)),
+            places: Places::default(),
+            time_for_body: body::TIME_FOR_BODY,
             spare: Arc::new(Semaphore::new(resend::MAX_SPARE)),
         })
     }

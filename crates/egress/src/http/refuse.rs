@@ -28,6 +28,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         "ambiguous-target" | "ambiguous-length" | "malformed" | "method-override" => {
             StatusCode::BAD_REQUEST
         }
+        "stalled" => StatusCode::REQUEST_TIMEOUT,
         "too-many-connections" => StatusCode::SERVICE_UNAVAILABLE,
         "method" => StatusCode::METHOD_NOT_ALLOWED,
         "host-mismatch" => StatusCode::MISDIRECTED_REQUEST,

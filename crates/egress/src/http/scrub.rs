@@ -93,6 +93,7 @@ pub(super) struct Scrub {
     starts: Starts,
     held: Vec<u8>,
     found: BTreeSet<Arc<str>>,
+    hits: u64,
 }
 
 impl std::fmt::Debug for Scrub {
@@ -108,7 +109,7 @@ impl Scrub {
         // Where one begins with another, the longer one is the one that is meant.
         needles.sort_by_key(|needle| std::cmp::Reverse(needle.find.len()));
         let starts = Starts::of(&needles);
-        Self { needles, starts, held: Vec::new(), found: BTreeSet::new() }
+        Self { needles, starts, held: Vec::new(), found: BTreeSet::new(), hits: 0 }
     }
 
     /// The same, with replacements that do not change the length of anything.
@@ -120,6 +121,16 @@ impl Scrub {
     /// Whose were found, by name.
     pub(super) fn found(&self) -> impl Iterator<Item = &str> {
         self.found.iter().map(AsRef::as_ref)
+    }
+
+    /// How often something was replaced.
+    pub(super) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// How many bytes are held.
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
     }
 
     /// Whether nothing is held.
@@ -196,7 +207,7 @@ impl Scrub {
     fn replace(&mut self, certain: &[u8], all: &[u8]) -> (Bytes, usize) {
         let mut out = BytesMut::with_capacity(all.len());
         let mut from = 0;
-        let mut found = BTreeSet::new();
+        let (mut found, mut hits) = (BTreeSet::new(), 0);
         while let Some((at, needle)) = all.get(from..).and_then(|rest| self.next(rest)) {
             if from + at >= certain.len() {
                 break;
@@ -205,8 +216,10 @@ impl Scrub {
             out.extend_from_slice(&needle.put);
             from += at + needle.find.len();
             found.insert(Arc::clone(&needle.name));
+            hits += 1;
         }
         self.found.append(&mut found);
+        self.hits += hits;
         let end = certain.len().max(from);
         out.extend_from_slice(all.get(from..end).unwrap_or_default());
         (out.freeze(), end)

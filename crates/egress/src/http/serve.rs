@@ -3,6 +3,7 @@
 use super::credentials::Channel;
 use super::exchange::{exchange, unclear};
 use super::framing::Watched;
+use super::places::{self, MAX_CONNECTIONS};
 use super::refuse::refusal;
 use super::upstream::{Key, MAX_HEADERS, Offer, Upstream, Version, connect};
 use crate::flow::Flow;
@@ -10,7 +11,7 @@ use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use crate::prefixed::Prefixed;
 use bytes::BytesMut;
-use cowork_api::egress::{HOST_NAME, SOMEBODY, Target, What};
+use cowork_api::egress::{Ended, HOST_NAME, SOMEBODY, Target, Timings, What};
 use cowork_policy::egress::Place;
 use http_body_util::BodyExt as _;
 use hyper::service::service_fn;
@@ -23,7 +24,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
@@ -35,9 +35,6 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const TIME_FOR_HEAD: Duration = Duration::from_secs(30);
 /// Most bytes of the head of a request, and of a body that wait, in HTTP/1.1.
 const MAX_BUFFER: usize = 64 * 1024;
-/// Most connections of the session at a time, and how long one more waits for another to end.
-pub(super) const MAX_CONNECTIONS: usize = 512;
-const TIME_FOR_ROOM: Duration = Duration::from_secs(3);
 /// Longest that it takes to tell a client that it is not served, and most bytes read meanwhile.
 const TIME_TO_TURN_AWAY: Duration = Duration::from_secs(2);
 const MAX_TURNED_AWAY: u64 = 64 * 1024;
@@ -70,7 +67,7 @@ pub(super) struct Line {
     /// The connection to its host that was begun with it.
     early: Mutex<Option<(Key, Early)>>,
     /// Its place among the connections of the session.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Arc<places::Place>>,
 }
 
 /// A connection to a host that was begun before its first request came.
@@ -120,14 +117,30 @@ impl Line {
 
     /// Takes a place among the connections of the session, when one is free.
     async fn admit(&mut self) -> Result<(), Refusal> {
-        let waiting = Arc::clone(&self.house.interceptor.room).acquire_owned();
-        if let Ok(Ok(permit)) = timeout(TIME_FOR_ROOM, waiting).await {
-            self.room = Some(permit);
+        self.room = self.house.interceptor.places.take(&self.flow).await;
+        if self.room.is_some() {
             return Ok(());
         }
         let sentence = format!("the session has {MAX_CONNECTIONS} connections already");
         self.notice("too-many-connections", sentence.clone());
         Err(refusal("too-many-connections", sentence, "close some, and try again"))
+    }
+
+    /// Does something for as long as nobody needs its place more.
+    pub(super) async fn unless_needed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let Some(place) = &self.room else { return Some(work.await) };
+        tokio::select! {
+            biased;
+            done = work => return Some(done),
+            () = place.is_needed() => {}
+        }
+        let minutes = places::STILL.as_secs() / 60;
+        let sentence = format!(
+            "all {MAX_CONNECTIONS} connections were taken: one in which nothing had moved for \
+             {minutes} minutes was ended"
+        );
+        self.notice("gave-way", sentence);
+        None
     }
 
     fn notice(&self, code: &str, sentence: String) {
@@ -152,8 +165,9 @@ impl Drop for Ends {
             up: 0,
             down: 0,
             ms: self.flow.age(),
-            how: "eof".to_owned(),
-            spoken: self.flow.spoken(None),
+            how: self.flow.state().how.take().unwrap_or_else(|| "eof".to_owned()),
+            spoken: Box::new(self.flow.spoken(None)),
+            timings: Timings::default(),
         };
         self.house.office.record(self.flow.number, 0, ended);
     }
@@ -182,8 +196,13 @@ pub(super) async fn inspect(
         target: line.base.clone(),
     };
     // One that says nothing takes no place away from those who do.
-    let Ok(Ok((beginning, stream))) = timeout(PATIENCE, begin(stream)).await else { return };
+    let (beginning, stream) = match timeout(PATIENCE, begin(stream)).await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(_)) => return line.flow.ends("reset"),
+        Err(_elapsed) => return line.flow.ends("idle"),
+    };
     if let Err(refusal) = line.admit().await {
+        line.flow.ends("refused: too-many-connections");
         return turn_away(stream, &line.base, &refusal).await;
     }
     match beginning {
@@ -255,19 +274,21 @@ async fn tls(
     let mut start = match timeout(TIME_TO_GREET, greeting).await {
         Ok(Ok(start)) => start,
         Ok(Err(error)) => {
+            line.flow.ends(&format!("error: {error}"));
             if error.kind() == io::ErrorKind::InvalidData {
                 line.notice("malformed-tls", format!("the beginning of TLS is none: {error}"));
             }
             return;
         }
-        Err(_elapsed) => return,
+        Err(_elapsed) => return line.flow.ends("timed out"),
     };
-    line.flow.tls.store(true, Ordering::Relaxed);
     let sni = start.client_hello().server_name().map(str::to_owned);
+    line.flow.greeted(Ended::Here, sni.as_deref());
     if !names(sni.as_deref(), place) {
         let named = sni.map_or_else(|| "nobody".to_owned(), |name| format!("{name:?}"));
         let sentence = format!("a connection to {place} names {named} in TLS; it was ended");
         line.notice("sni-mismatch", sentence);
+        line.flow.ends("refused: sni-mismatch");
         cowork_sys::ignore(start.io.write_all(&UNRECOGNIZED_NAME).await);
         cowork_sys::ignore(start.io.shutdown().await);
         return;
@@ -309,8 +330,11 @@ async fn finish(
 ) {
     let stream = match timeout(TIME_TO_GREET, start.into_stream(config)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return untrusted(&line, &error, allowed),
-        Err(_elapsed) => return,
+        Ok(Err(error)) => {
+            line.flow.ends(&format!("error: {error}"));
+            return untrusted(&line, &error, allowed);
+        }
+        Err(_elapsed) => return line.flow.ends("timed out"),
     };
     let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let line = Arc::new(line);
@@ -402,7 +426,7 @@ where
         let clear = clarity.is_clear(requests.fetch_add(1, Ordering::Relaxed) + 1);
         async move {
             Ok::<_, Infallible>(if clear {
-                exchange(line, request).await
+                Box::pin(exchange(line, request)).await
             } else {
                 unclear(&line, request)
             })
@@ -416,12 +440,18 @@ where
         .preserve_header_case(true)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = connection.with_upgrades().await
-        && error.is_parse()
-    {
+    let Some(Err(error)) = line.unless_needed(connection.with_upgrades()).await else { return };
+    if error.is_parse() {
         let sentence = format!("a request was refused that is none: {error}");
         line.notice("malformed-request", sentence);
     }
+    line.flow.ends(&if error.is_timeout() {
+        "timed out".to_owned()
+    } else if error.is_incomplete_message() || error.is_body_write_aborted() {
+        "reset".to_owned()
+    } else {
+        format!("error: {error}")
+    });
 }
 
 /// Serves HTTP/2.
@@ -431,12 +461,13 @@ where
 {
     let activity = Arc::new(AtomicU32::new(0));
     let serving = Arc::clone(&activity);
+    let own = Arc::clone(&line);
     let service = service_fn(move |request| {
-        let line = Arc::clone(&line);
+        let line = Arc::clone(&own);
         let busy = Arc::clone(&serving);
         busy.fetch_add(1, Ordering::Relaxed);
         async move {
-            let response = exchange(line, request).await;
+            let response = Box::pin(exchange(line, request)).await;
             // Until its last byte is sent a request is under way.
             let hold = move |fault| {
                 drop(Arc::clone(&busy));
@@ -455,8 +486,13 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        ended = &mut connection => return cowork_sys::ignore(ended),
-        () = idle(&activity) => {}
+        ended = line.unless_needed(&mut connection) => {
+            if let Some(Err(error)) = ended {
+                line.flow.ends(&format!("error: {error}"));
+            }
+            return;
+        }
+        () = idle(&activity) => line.flow.ends("idle"),
     }
     connection.as_mut().graceful_shutdown();
     cowork_sys::ignore(timeout(TIME_TO_TURN_AWAY, connection).await);

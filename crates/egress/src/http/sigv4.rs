@@ -3,10 +3,14 @@
 //! The session signs with what stands for the real key; what it names in its signature (the scope,
 //! the headers that are signed, the hash of the body) is kept, and signed with the real key.
 //!
-//! Deliberately absent: bodies that are signed piece by piece, and signatures in the query. Both are
-//! refused; bodies that come in pieces without signatures of their own pass.
+//! Bodies that are signed piece by piece are signed anew on their way (`pieces`).
+//!
+//! Deliberately absent: signatures in the query, and those of version 4A. Both are refused.
 
 use super::escape;
+use super::pieces::{Pieces, Tail};
+use super::refuse::refusal;
+use crate::office::Refusal;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use ring::{digest, hmac};
 
@@ -16,11 +20,20 @@ const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Says that the body comes in pieces, and that none of them is signed.
 const UNSIGNED_PIECES: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+/// Says that the body comes in pieces that are signed, without and with trailers.
+const PIECES: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+const PIECES_AND_TRAILERS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 /// The parameter of a query that says whose key a signature there was made with.
 const IN_QUERY: &str = "x-amz-credential";
 
 /// Most bytes of a body that is hashed here, because the request does not say its hash.
 pub(super) const MAX_HASHED: u64 = 1024 * 1024;
+
+/// Why a request is refused that cannot be signed anew.
+pub(super) fn unsigned(why: &str) -> Refusal {
+    let sentence = format!("the request cannot be signed anew: {why}");
+    refusal("unsigned-request", sentence, "sign it with one hash, or none, of its body")
+}
 
 /// The signature that a request brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,16 +115,23 @@ impl Signature {
         !headers.contains_key(CONTENT)
     }
 
-    /// Signs a request anew.
+    /// Signs a request anew. Gives what signs the pieces of its body, if they are signed.
     pub(super) fn renew(
         mut self,
         headers: &mut HeaderMap,
         signed: Signed<'_>,
         key: Key<'_>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<Option<Pieces>, &'static str> {
+        let mut tail = None;
         let payload = match headers.get(CONTENT).map(HeaderValue::to_str) {
-            Some(Ok(said)) if said.starts_with("STREAMING-") && said != UNSIGNED_PIECES => {
-                return Err("its body is signed piece by piece");
+            Some(Ok(said)) if said.starts_with("STREAMING-") => {
+                tail = match said {
+                    UNSIGNED_PIECES => None,
+                    PIECES => Some(Tail::Nothing),
+                    PIECES_AND_TRAILERS => Some(Tail::Trailers),
+                    _ => return Err("its body comes in pieces of a kind that is not known"),
+                };
+                said.to_owned()
             }
             Some(Ok(said)) => said.to_owned(),
             Some(Err(_)) => return Err("the hash of its body is no text"),
@@ -132,7 +152,8 @@ impl Signature {
         let canonical = self.canonical(headers, signed, &payload)?;
         let hash = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
         let to_sign = format!("{ALGORITHM}\n{date}\n{}\n{hash}", self.scope);
-        let signature = hex(mac(&self.signing_key(key.word), to_sign.as_bytes()).as_ref());
+        let signing = self.signing_key(key.word);
+        let signature = hex(mac(&signing, to_sign.as_bytes()).as_ref());
         let value = format!(
             "{ALGORITHM} Credential={}/{}, SignedHeaders={}, Signature={signature}",
             key.id,
@@ -141,7 +162,8 @@ impl Signature {
         );
         let value = HeaderValue::from_str(&value);
         headers.insert(AUTHORIZATION, value.map_err(|_cause| "the secret's id is no text")?);
-        Ok(())
+        let when = format!("{date}\n{}", self.scope);
+        Ok(tail.map(|tail| Pieces::new(&signing, when, signature, tail)))
     }
 
     fn service(&self) -> &str {
@@ -189,7 +211,7 @@ impl Signature {
     }
 }
 
-fn hmac_key(bytes: &[u8]) -> hmac::Key {
+pub(super) fn hmac_key(bytes: &[u8]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, bytes)
 }
 
@@ -197,7 +219,7 @@ fn mac(key: &hmac::Tag, message: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac_key(key.as_ref()), message)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from_digit(half.into(), 16);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect()
 }
@@ -268,9 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_refused_and_an_unsigned_body_passes() {
+    fn pieces_of_another_kind_are_refused_and_an_unsigned_body_passes() {
         let names = "host;x-amz-content-sha256;x-amz-date";
-        let pieces = [("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD")];
+        let pieces = [("x-amz-content-sha256", "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD")];
         assert!(renew(signed("s3", names, &pieces), get("")).is_err());
         let unsigned = [("x-amz-content-sha256", "UNSIGNED-PAYLOAD")];
         renew(signed("s3", names, &unsigned), get("")).unwrap();

@@ -1,6 +1,7 @@
 //! What follows when both sides went over to another protocol: bytes, counted.
 
-use super::body::{Account, reflected};
+use super::account::Account;
+use super::body::{HIDDEN, reflected};
 use super::scrub::Scrub;
 use bytes::{Bytes, BytesMut};
 use hyper::upgrade::OnUpgrade;
@@ -29,7 +30,7 @@ pub(super) async fn carry(
             let down = down(&account, from_host, to_client, scrub.as_mut());
             let result = tokio::try_join!(up, down);
             if let Some(scrub) = &scrub {
-                reflected(&account, scrub);
+                reflected(&account, scrub, HIDDEN);
             }
             result.map(|_| ()).map_err(|error| error.to_string())
         }

@@ -6,14 +6,16 @@
 use super::body::Body;
 use super::credentials::Channel;
 use super::refuse::refusal;
-use crate::dial::dial;
+use crate::dial::{Reached, dial, ms_since};
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
+use cowork_api::egress::{Connection, Spoken, Timings};
 use cowork_policy::egress::Place;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ring::digest;
 use rustls::pki_types::ServerName;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -85,10 +87,21 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Upstream {
     sender: Sender,
-    /// How many requests were sent over it by this handle.
+    /// How many requests were sent over it, as far as this handle knows.
     uses: u32,
-    /// The address.
-    pub(super) address: IpAddr,
+    /// How it was made.
+    made: Arc<Made>,
+}
+
+/// How a connection was made.
+#[derive(Debug)]
+struct Made {
+    at: Instant,
+    reached: Reached,
+    /// Milliseconds that agreeing on TLS took, and what came of it.
+    tls: Option<u32>,
+    alpn: Option<String>,
+    certificate: Option<[u8; 32]>,
 }
 
 #[derive(Debug)]
@@ -123,9 +136,32 @@ impl Upstream {
             Sender::One(_) => None,
             Sender::Two(sender) => {
                 let sender = Sender::Two(sender.clone());
-                Some(Self { sender, uses: self.uses, address: self.address })
+                Some(Self { sender, uses: self.uses + 1, made: Arc::clone(&self.made) })
             }
         }
+    }
+
+    /// The address of the host.
+    pub(super) fn address(&self) -> IpAddr {
+        self.made.reached.address
+    }
+
+    /// Tells what was spoken with the host, and what took how long for something that began then.
+    pub(super) fn tell(&self, began: Instant, spoken: &mut Spoken, timings: &mut Timings) {
+        spoken.alpn.clone_from(&self.made.alpn);
+        spoken.certificate = self.made.certificate;
+        if self.uses > 0 {
+            *timings = Timings { connection: Connection::Kept, ..Timings::default() };
+            return;
+        }
+        let early = self.made.at < began;
+        *timings = Timings {
+            connection: if early { Connection::Early } else { Connection::New },
+            dns: self.made.reached.dns,
+            connect: Some(self.made.reached.connect),
+            tls: self.made.tls,
+            first: None,
+        };
     }
 
     fn is_open(&self) -> bool {
@@ -160,7 +196,7 @@ impl Upstream {
             Sender::One(mut sender) => drop(tokio::spawn(async move {
                 if sender.ready().await.is_ok() {
                     let sender = Sender::One(sender);
-                    let upstream = Self { sender, uses: self.uses, address: self.address };
+                    let upstream = Self { sender, uses: self.uses, made: self.made };
                     house.interceptor.pool.put(&house, key, upstream);
                 }
             })),
@@ -271,14 +307,17 @@ pub(super) async fn connect(
     channel: Channel,
     offer: Offer,
 ) -> Result<Upstream, Refusal> {
+    let at = Instant::now();
     let dialled = dial(house, allowed).await?;
-    let address = dialled.address;
+    let reached = dialled.reached;
+    let mut made = Made { at, reached, tls: None, alpn: None, certificate: None };
     let place = allowed.place();
     if channel == Channel::Plain {
         let version = if offer == Offer::Two { Version::Two } else { Version::One };
         let sender = shake(dialled.stream, version).await.map_err(|error| broken(place, &error))?;
-        return Ok(Upstream { sender, uses: 0, address });
+        return Ok(Upstream { sender, uses: 0, made: Arc::new(made) });
     }
+    let greeted = Instant::now();
     let name = match place {
         Place::Name(name) => ServerName::try_from(name.as_str().to_owned()),
         Place::Address(address) => Ok(ServerName::from(*address)),
@@ -298,10 +337,16 @@ pub(super) async fn connect(
             return Err(refusal("timed-out", sentence, "try again later"));
         }
     };
-    let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let session = stream.get_ref().1;
+    made.tls = Some(ms_since(greeted));
+    made.alpn = session.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+    let leaf = session.peer_certificates().and_then(<[_]>::first);
+    made.certificate =
+        leaf.and_then(|leaf| digest::digest(&digest::SHA256, leaf).as_ref().try_into().ok());
+    let two = session.alpn_protocol() == Some(b"h2");
     let version = if two { Version::Two } else { Version::One };
     let sender = shake(stream, version).await.map_err(|error| broken(place, &error))?;
-    Ok(Upstream { sender, uses: 0, address })
+    Ok(Upstream { sender, uses: 0, made: Arc::new(made) })
 }
 
 async fn shake<S>(stream: S, version: Version) -> hyper::Result<Sender>

@@ -34,8 +34,8 @@ async fn what_waits_in_two_has_a_size() {
 #[tokio::test]
 async fn connections_have_a_number() {
     let bench = Bench::new(Speaks::Plain, rule).await;
-    let room = Arc::clone(&bench.house.interceptor.room);
-    let all = u32::try_from(crate::http::serve::MAX_CONNECTIONS).unwrap();
+    let room = Arc::clone(&bench.house.interceptor.places.room);
+    let all = u32::try_from(crate::http::places::MAX_CONNECTIONS).unwrap();
     let taken = room.clone().acquire_many_owned(all).await.unwrap();
     let request = "GET / HTTP/1.1\r\nHost: host.cowork.internal\r\nConnection: close\r\n\r\n";
     for entry in [bench.entry, bench.proxy] {
@@ -53,7 +53,7 @@ async fn connections_have_a_number() {
     while !seen.ends_with(b"hello") {
         seen.push(stream.read_u8().await.unwrap());
     }
-    let most = crate::http::serve::MAX_CONNECTIONS;
+    let most = crate::http::places::MAX_CONNECTIONS;
     assert_eq!(room.available_permits(), most - 1, "a socket counts");
     drop(stream);
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -3,7 +3,7 @@
 use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cowork_api::egress::{NotRenewed, Via};
+use cowork_api::egress::{NotRenewed, Used, Via};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::BodyExt as _;
@@ -61,8 +61,10 @@ async fn a_secret_comes_back_as_its_placeholder() {
         let encoded = STANDARD.encode(PLACEHOLDER);
         assert!(answer.contains(&format!("before {PLACEHOLDER} and {encoded} done")), "{answer}");
         assert_eq!(bench.noticed().await, ["secret-reflected", "secret-reflected"]);
-        let answer = bench.get("/gzip?br", &header).await;
-        assert_eq!(code(&answer), "opaque-answer", "{answer}");
+        for coding in ["br", "zstd"] {
+            let answer = bench.get(&format!("/gzip?{coding}"), &header).await;
+            assert_eq!(code(&answer), "opaque-answer", "{answer}");
+        }
     }
 }
 
@@ -264,10 +266,45 @@ async fn secrets_are_taken_out_of_the_answers_of_every_host() {
         assert!(!answer.contains(VALUE), "{answer}");
         assert!(answer.contains(&format!("before {PLACEHOLDER} after")), "{answer}");
         assert_eq!(bench.noticed().await, ["secret-reflected"]);
-        // What a host compresses that got no secret passes as it is.
-        let answer = bench.get("/gzip?br", "").await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_host_compresses_that_got_no_secret_is_searched_and_left_as_it_is() {
+    for speaks in [Speaks::One, Speaks::Two] {
+        let bench = Bench::new(speaks, rule).await;
+        let asked = bench.get("/", "Accept-Encoding: br, gzip;q=0.5, zstd\r\n").await;
+        assert!(asked.contains("accept-encoding: gzip;q=0.5\n"), "{asked}");
+        let answer = bench.get("/gzip", "").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("content-encoding: gzip\r\n"), "{answer}");
+        assert!(answer.contains("content-length: "), "{answer}");
+        assert_eq!(bench.noticed().await, [""; 0]);
+        // What cannot be read does not pass, and says why; nor does a secret.
+        for coding in ["br", "zstd", "compress", "gzip,%20br"] {
+            let answer = bench.get(&format!("/gzip?{coding}"), "").await;
+            assert_eq!(code(&answer), "opaque-answer", "{coding}: {answer}");
+            assert!(answer.contains("--tls tunnel"), "{answer}");
+        }
+        let answer = bench.get("/gzip", &format!("Authorization: Bearer {VALUE}\r\n")).await;
+        assert!(answer.len() < 300, "it was cut: {answer}");
+        assert_eq!(bench.noticed().await, ["secret-reflected"]);
+        // Where there are no secrets there is nothing to look for.
+        bench.house.office.set_secrets(Vec::new());
+        let answer = bench.get("/gzip?br", "Accept-Encoding: br\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         assert!(answer.contains("content-encoding: br\r\n"), "{answer}");
+        let asked = bench.get("/", "Accept-Encoding: br\r\n").await;
+        assert!(asked.contains("accept-encoding: br\n"), "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_what_is_compressed_does_not_pass() {
+    for rule in [rule as fn(u16) -> Rule, swap] {
+        let bench = Bench::new(Speaks::One, rule).await;
+        let answer = bench.get("/gzip?part", "").await;
+        assert_eq!(code(&answer), "opaque-answer", "{answer}");
     }
 }
 
@@ -306,11 +343,43 @@ async fn messages_that_could_not_be_searched_are_not_agreed_on() {
     assert!(answer.contains("permessage-deflate"), "{answer}");
 }
 
+fn used(mode: CredentialMode, place: &str) -> Used {
+    Used { secret: "key".into(), mode, place: place.into(), foreign_removed: false }
+}
+
+#[tokio::test]
+async fn the_record_tells_whether_another_credential_was_replaced() {
+    let query = "query k";
+    for (carrier, place) in
+        [(Carrier::Bearer, "header authorization"), (Carrier::Query("k".into()), query)]
+    {
+        for (mode, given, foreign_removed) in [
+            (CredentialMode::Inject, "mine", true),
+            (CredentialMode::Inject, PLACEHOLDER, false),
+            (CredentialMode::Pin, PLACEHOLDER, false),
+        ] {
+            let rule = |port| with_secret(port, mode, carrier.clone());
+            let bench = Bench::new(Speaks::One, rule).await;
+            let (path, headers) = if place == query {
+                (format!("/?a=1&k={given}"), String::new())
+            } else {
+                ("/".to_owned(), format!("Authorization: Bearer {given}\r\n"))
+            };
+            bench.get(&path, &headers).await;
+            let records = bench.records().await;
+            let expected = [Used { foreign_removed, ..used(mode, place) }];
+            let told = records.iter().any(
+                |what| matches!(what, What::Decided { credentials, .. } if *credentials == expected),
+            );
+            assert!(told, "{mode:?} {given}: {records:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_record_names_a_secret_in_a_body() {
     let bench = Bench::new(Speaks::One, swap).await;
-    for (body, expected) in
-        [(PLACEHOLDER, vec![("key".to_owned(), "body".to_owned())]), ("x", vec![])]
+    for (body, expected) in [(PLACEHOLDER, vec![used(CredentialMode::Swap, "body")]), ("x", vec![])]
     {
         let request = format!(
             "POST / HTTP/1.1\r\nHost: host.cowork.internal\r\nContent-Length: {}\r\n\
@@ -337,7 +406,7 @@ async fn the_record_names_the_secret_the_secret_and_not_its_value() {
     let named = records.iter().any(|what| match what {
         What::Decided { credentials, target, .. } => {
             assert_eq!(target.via, Via::Capture);
-            *credentials == [("key".to_owned(), "header authorization".to_owned())]
+            *credentials == [used(CredentialMode::Swap, "header authorization")]
         }
         _ => false,
     });
@@ -380,18 +449,36 @@ async fn requests_to_aws_are_signed_anew() {
 }
 
 #[tokio::test]
-async fn bodies_in_pieces_are_signed_anew_only_if_their_pieces_are_not_signed() {
+async fn bodies_in_pieces_are_signed_anew_with_their_pieces() {
     let bench = aws(CredentialMode::Swap).await;
-    let with =
-        |hash: &str| format!("X-Amz-Content-Sha256: {hash}\r\n{}", signed("AKIAPLACEHOLDER"));
-    let pieces = with("STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
-    let answer = bench.get("/", &pieces).await;
-    assert_eq!(code(&answer), "unsigned-request", "{answer}");
-    assert!(answer.contains("piece by piece"), "{answer}");
-    let trailer = with("STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER");
-    assert_eq!(code(&bench.get("/", &trailer).await), "unsigned-request");
-    let answer = bench.get("/", &with("STREAMING-UNSIGNED-PAYLOAD-TRAILER")).await;
+    let none = "0".repeat(64);
+    let send = async |kind: &str, body: &str| {
+        let head = format!(
+            "PUT / HTTP/1.1\r\nHost: host.cowork.internal\r\nConnection: close\r\n{}\
+             X-Amz-Content-Sha256: {kind}\r\nContent-Length: {}\r\n\r\n",
+            signed("AKIAPLACEHOLDER"),
+            body.len()
+        );
+        bench.say(&(head + body)).await
+    };
+    let body = format!("5;chunk-signature={none}\r\nhello\r\n0;chunk-signature={none}\r\n\r\n");
+    let answer = send("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", &body).await;
     assert!(answer.contains("Credential=AKIDEXAMPLE/"), "{answer}");
+    assert!(answer.contains("\r\nhello\r\n0;chunk-signature="), "{answer}");
+    assert!(answer.contains(&format!("content-length: {}\n", body.len())), "{answer}");
+    assert!(!answer.contains(&none), "{answer}");
+    // Pieces that nobody signed are nobody's to sign.
+    let answer = send("STREAMING-UNSIGNED-PAYLOAD-TRAILER", &body).await;
+    assert!(answer.contains("Credential=AKIDEXAMPLE/") && answer.contains(&none), "{answer}");
+    let before = bench.server.requests();
+    for (kind, body) in [
+        ("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD", body.as_str()),
+        ("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "no pieces at all\r\n"),
+    ] {
+        let answer = send(kind, body).await;
+        assert_eq!(code(&answer), "unsigned-request", "{kind}: {answer}");
+    }
+    assert!(bench.server.requests() <= before + 1, "one broke off");
 }
 
 #[tokio::test]

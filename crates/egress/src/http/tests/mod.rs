@@ -96,9 +96,19 @@ impl Bench {
         Self::to(begin, server, "host.cowork.internal").await
     }
 
+    /// With something changed before it begins.
+    async fn changed(begin: Begin, server: Server, change: impl FnOnce(&mut House)) -> Self {
+        let mut house = House::new(&begin).unwrap();
+        change(Arc::get_mut(&mut house).unwrap());
+        Self::open(house, server, "host.cowork.internal").await
+    }
+
     /// Connections are to `host`.
     async fn to(begin: Begin, server: Server, host: &'static str) -> Self {
-        let house = House::new(&begin).unwrap();
+        Self::open(House::new(&begin).unwrap(), server, host).await
+    }
+
+    async fn open(house: Arc<House>, server: Server, host: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let entry = listener.local_addr().unwrap();
         tokio::spawn(inspecting(Arc::clone(&house), listener, (host, server.port)));

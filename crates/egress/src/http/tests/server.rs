@@ -339,7 +339,11 @@ fn gzip(request: &Request<Incoming>) -> Answer {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     write!(encoder, "before {secret} and {encoded} done").unwrap();
     let mut response = text(encoder.finish().unwrap());
-    let coding = request.uri().query().unwrap_or("gzip").to_owned();
+    let mut coding = request.uri().query().unwrap_or("gzip").replace("%20", " ");
+    if coding == "part" {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        coding = "gzip".to_owned();
+    }
     response.headers_mut().insert(CONTENT_ENCODING, coding.parse().unwrap());
     response
 }

@@ -1,7 +1,7 @@
 //! Ends that take their time, and rules that change meanwhile.
 
 use super::*;
-use crate::http::serve::MAX_CONNECTIONS;
+use crate::http::places::MAX_CONNECTIONS;
 use http::Request;
 use http_body_util::BodyExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,11 +16,11 @@ const MUCH: u64 = 48 * 1024 * 1024;
 /// Takes all places but a few.
 async fn crowded(bench: &Bench) -> OwnedSemaphorePermit {
     let most = u32::try_from(MAX_CONNECTIONS - LEFT).unwrap();
-    Arc::clone(&bench.house.interceptor.room).acquire_many_owned(most).await.unwrap()
+    Arc::clone(&bench.house.interceptor.places.room).acquire_many_owned(most).await.unwrap()
 }
 
 fn free(bench: &Bench) -> usize {
-    bench.house.interceptor.room.available_permits()
+    bench.house.interceptor.places.room.available_permits()
 }
 
 async fn until(what: &str, seconds: u64, mut done: impl FnMut() -> bool) {
@@ -104,6 +104,176 @@ async fn a_connection_of_two_without_requests_is_let_go_and_one_with_requests_is
     bench.server.release.notify_one();
     let last = events.frame().await.unwrap().unwrap();
     assert!(last.data_ref().unwrap().starts_with(b"data: two"), "{last:?}");
+}
+
+/// A bench whose limits are short.
+async fn hurried(speaks: Speaks) -> Bench {
+    let server = Server::start(speaks).await;
+    let rules = Rules { generation: 1, rules: vec![rule(server.port)], ..Rules::default() };
+    let roots = vec![server.root.clone()];
+    let begin = Begin { session: "test".into(), rules, roots, ..Begin::default() };
+    let hurry = |house: &mut House| {
+        house.interceptor.time_for_body = Duration::from_secs(1);
+        house.interceptor.places.still = Duration::from_secs(1);
+    };
+    Bench::changed(begin, server, hurry).await
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_told_so_and_let_go() {
+    for speaks in [Speaks::One, Speaks::Two] {
+        let bench = hurried(speaks).await;
+        for framing in ["Content-Length: 9", "Transfer-Encoding: chunked"] {
+            let mut stream = bench.tls("host.cowork.internal", &[]).await.unwrap();
+            let head = format!(
+                "POST /sink HTTP/1.1\r\nHost: host.cowork.internal\r\n{framing}\r\n\r\n3\r\nabc"
+            );
+            let answer = talk(&mut stream, &head).await;
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert_eq!(code(&answer), "stalled");
+            // It is still there, and has no place any more.
+            until("its place is free", 5, || free(&bench) == MAX_CONNECTIONS).await;
+        }
+        // In HTTP/2 only the one request is.
+        let stream = bench.tls("host.cowork.internal", &[b"h2", b"http/1.1"]).await.unwrap();
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            continue;
+        }
+        let io = TokioIo::new(stream);
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        let (pieces, body) = server::flowing(Some(9));
+        let answer = sender.send_request(Request::post(bench.url("/sink")).body(body).unwrap());
+        pieces.send(hyper::body::Frame::data(Bytes::from_static(b"abc"))).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.expect("told");
+        assert_eq!(answer.unwrap().status(), 408);
+        let (end, body) = server::flowing(Some(0));
+        drop(end);
+        let next = sender.send_request(Request::get(bench.url("/")).body(body).unwrap());
+        assert_eq!(next.await.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_slow_but_comes_passes_and_so_does_a_stream_of_messages() {
+    let bench = hurried(Speaks::One).await;
+    for (kind, pauses) in [("text/plain", [600, 600, 600]), ("application/grpc", [2500, 1, 1])] {
+        let mut stream = bench.tls("host.cowork.internal", &[]).await.unwrap();
+        let head = format!(
+            "POST /sink HTTP/1.1\r\nHost: host.cowork.internal\r\nContent-Type: {kind}\r\n\
+             Connection: close\r\nContent-Length: 9\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        for pause in pauses {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            stream.write_all(b"abc").await.unwrap();
+        }
+        let answer = talk(&mut stream, "").await;
+        assert!(answer.ends_with("9 bytes"), "{kind}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_answer_is_kept_until_its_place_is_needed() {
+    for speaks in [Speaks::One, Speaks::Two] {
+        let bench = hurried(speaks).await;
+        let get = |path: &str| {
+            format!(
+                "GET {path} HTTP/1.1\r\nHost: host.cowork.internal\r\nConnection: close\r\n\r\n"
+            )
+        };
+        let mut streams = Vec::new();
+        let protocols: &[&[u8]] = &[b"http/1.1"];
+        for _ in 0..2 {
+            let mut stream = bench.tls("host.cowork.internal", protocols).await.unwrap();
+            stream.write_all(get("/events").as_bytes()).await.unwrap();
+            let mut seen = String::new();
+            while !seen.ends_with("data: one\n\n") {
+                seen.push(char::from(stream.read_u8().await.unwrap()));
+            }
+            streams.push(stream);
+        }
+        // Much longer than what lets a place go where it is needed.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(free(&bench), MAX_CONNECTIONS - 2);
+        let most = u32::try_from(free(&bench)).unwrap();
+        let crowd = Arc::clone(&bench.house.interceptor.places.room).acquire_many_owned(most);
+        let crowd = crowd.await.unwrap();
+        let answer = bench.get("/", "").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let records = bench.records().await;
+        let gave_way = |what: &&What| matches!(what, What::Ended { how, .. } if how == "gave way");
+        assert_eq!(records.iter().filter(gave_way).count(), 2, "the request and its connection");
+        let noticed =
+            |what: &What| matches!(what, What::Noticed { code, .. } if code == "gave-way");
+        assert!(records.iter().any(noticed), "{records:?}");
+        drop(crowd);
+        // The older one gave way; the other one goes on.
+        let mut rest = String::new();
+        let ended = streams[0].read_to_string(&mut rest).await;
+        assert!(ended.is_err() || rest.is_empty(), "{rest}");
+        bench.server.release.notify_waiters();
+        streams[1].read_to_string(&mut rest).await.unwrap();
+        assert!(rest.contains("data: two\n\n"), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn several_who_come_at_once_each_find_a_place() {
+    let bench = hurried(Speaks::Plain).await;
+    // One that stays, and the beginning of what it is told.
+    let stays = async || {
+        let mut stream = TcpStream::connect(bench.entry).await.unwrap();
+        let get = "GET /events HTTP/1.1\r\nHost: host.cowork.internal\r\n\r\n";
+        stream.write_all(get.as_bytes()).await.unwrap();
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).await.unwrap();
+        (stream, String::from_utf8_lossy(&begin).into_owned())
+    };
+    let mut still = Vec::new();
+    for _ in 0..4 {
+        still.push(stays().await);
+    }
+    let most = u32::try_from(free(&bench)).unwrap();
+    let room = Arc::clone(&bench.house.interceptor.places.room);
+    let _crowd = room.acquire_many_owned(most).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let (one, two, three) = tokio::join!(stays(), stays(), stays());
+    for (_, begin) in [&one, &two, &three] {
+        assert_eq!(begin, "HTTP/1.1 200");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_socket_gives_way_and_one_that_moves_does_not() {
+    let bench = hurried(Speaks::One).await;
+    let request = "GET /socket HTTP/1.1\r\nHost: host.cowork.internal\r\nConnection: Upgrade\r\n\
+                   Upgrade: websocket\r\n\r\n";
+    let mut sockets = Vec::new();
+    for _ in 0..2 {
+        let mut stream = bench.tls("host.cowork.internal", &[]).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        sockets.push(stream);
+    }
+    let most = u32::try_from(free(&bench)).unwrap();
+    let room = Arc::clone(&bench.house.interceptor.places.room);
+    let _crowd = room.acquire_many_owned(most).await.unwrap();
+    let mut moving = sockets.remove(0);
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        moving.write_all(b"x").await.unwrap();
+        assert_eq!(moving.read_u8().await.unwrap(), b'x');
+    }
+    assert!(bench.get("/", "").await.starts_with("HTTP/1.1 200 "));
+    moving.write_all(b"y").await.unwrap();
+    assert_eq!(moving.read_u8().await.unwrap(), b'y');
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(5), sockets[0].read_to_end(&mut rest));
+    drop(ended.await.expect("it gave way"));
 }
 
 /// A host without TLS that reads a head and then does something.

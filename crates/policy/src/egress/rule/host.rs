@@ -15,6 +15,19 @@ pub(super) struct Written {
     pub(super) path: Option<String>,
 }
 
+/// A method before a host. One that nobody knows is in capitals: otherwise it is a name with a space
+/// in it.
+fn method(text: &str) -> Result<String, RuleError> {
+    const KNOWN: [&str; 9] =
+        ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+    let known = KNOWN.iter().any(|known| known.eq_ignore_ascii_case(text));
+    if known || !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        Ok(text.to_owned())
+    } else {
+        Err(RuleError::Method { text: text.into() })
+    }
+}
+
 /// Reads `[METHOD,… ]HOST[:PORTS]` or `[METHOD,… ]http[s]://HOST[:PORTS][/PATH]`.
 pub(super) fn parse(text: &str) -> Result<Written, RuleError> {
     let mut words = text.split_ascii_whitespace();
@@ -22,7 +35,8 @@ pub(super) fn parse(text: &str) -> Result<Written, RuleError> {
         (None, ..) => return Err(RuleError::NoHost),
         (Some(rest), None, _) => (Vec::new(), rest),
         (Some(methods), Some(rest), None) => {
-            (methods.split(',').map(ToOwned::to_owned).collect(), rest)
+            let methods = methods.split(',').map(method);
+            (methods.collect::<Result<Vec<_>, _>>()?, rest)
         }
         _ => return Err(RuleError::Malformed { text: text.into() }),
     };

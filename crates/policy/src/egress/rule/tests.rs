@@ -141,6 +141,7 @@ fn what_is_no_rule_is_refused_with_what_to_write() {
         ("a..example", "no two dots in a row"),
         ("G\u{1b}T a.example", "is not a method: write e.g. `GET`"),
         (", a.example", "is not a method"),
+        ("exa mple", "`exa` is not a method"),
     ];
     for (text, sentence) in table {
         let error = allow(text).expect_err(text).to_string();

@@ -6,8 +6,12 @@
 //! numbered and kept until the daemon has acknowledged them, so that a daemon that comes after
 //! another one misses none.
 
+mod record;
+
 use crate::Text;
 use serde::{Deserialize, Serialize};
+
+pub use record::{Connection, Decision, Ended, Http, Record, Source, Spoken, Timings, Used, What};
 
 /// From the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -477,12 +481,16 @@ pub struct Target {
     pub method: Option<String>,
     /// Its path without the query, if it is known.
     pub path: Option<String>,
+    /// The names of what is in its query, without the values; some of them, if there are many.
+    pub query: Vec<String>,
     /// Who wants to reach it, if it could be found out. An egress process leaves it to the daemon.
     pub process: Option<Process>,
     /// The kernel's number of the socket that it came from; 0 if it is not known.
     pub socket: u64,
     /// How it arrived.
     pub via: Via,
+    /// The port that it arrived at; 0 if it came by no connection.
+    pub listener: u16,
 }
 
 /// A process of the session.
@@ -510,104 +518,6 @@ pub enum Via {
     Dns,
     /// A published port: from the host into the session.
     Published,
-}
-
-/// Something that was decided, or ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// Counts up by one.
-    pub number: u64,
-    /// Milliseconds since 1970.
-    pub at: u64,
-    /// The connection that it belongs to; 0 for none.
-    pub flow: u64,
-    /// The request within it, from 1; 0 for the connection itself.
-    pub request: u32,
-    /// What happened.
-    pub what: What,
-}
-
-/// What is recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
-    /// A decision.
-    Decided {
-        /// About what.
-        target: Target,
-        /// What was decided.
-        decision: Decision,
-        /// Secrets that were put in, by name and where.
-        credentials: Vec<(String, String)>,
-    },
-    /// A connection or request came to its end.
-    Ended {
-        /// What it was.
-        target: Target,
-        /// The address that was reached, if one was.
-        address: Option<std::net::IpAddr>,
-        /// The status of an HTTP answer.
-        status: Option<u16>,
-        /// Bytes from the session.
-        up: u64,
-        /// Bytes to the session.
-        down: u64,
-        /// Milliseconds from its beginning.
-        ms: u64,
-        /// How: `eof`, `reset`, `error: …`.
-        how: String,
-        /// What was spoken.
-        spoken: Spoken,
-    },
-    /// Something that a person should know: a client that does not trust the session's authority,
-    /// a secret that came back in an answer.
-    Noticed {
-        /// About what.
-        target: Target,
-        /// A stable word for it.
-        code: String,
-        /// The sentence, with what to do about it.
-        sentence: String,
-    },
-    /// Records were left out: more came than could be kept until a daemon took them.
-    Lost {
-        /// How many.
-        records: u64,
-    },
-}
-
-/// What was spoken in a connection or a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spoken {
-    /// Whether it was inside TLS.
-    pub tls: bool,
-    /// The version of HTTP that the program spoke, of a request.
-    pub http: Option<Http>,
-}
-
-/// A version of HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Http {
-    /// HTTP/1.0.
-    OneZero,
-    /// HTTP/1.1.
-    One,
-    /// HTTP/2.
-    Two,
-}
-
-/// What was decided, and by what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decision {
-    /// Whether it passes.
-    pub allowed: bool,
-    /// A stable word: `allowed`, `denied-by-rule`, `no-rule`, `private-address`, ….
-    pub code: String,
-    /// The rule's name, or nothing.
-    pub rule: Option<String>,
-    /// The generation of the rules.
-    pub generation: u64,
-    /// Milliseconds that it waited for the user; 0 for none.
-    pub held: u64,
 }
 
 /// Something that flows.
