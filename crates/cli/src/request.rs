@@ -3,7 +3,7 @@
 //! The daemon checks all of it again. It is checked here first, where folders can be named as the
 //! user typed them.
 
-use crate::arguments::{Guard, Limits as LimitOptions, SessionOptions, WriteOptions};
+use crate::arguments::{Guard, Headless, Limits as LimitOptions, SessionOptions, WriteOptions};
 use crate::failure::{Failure, note};
 use crate::network;
 use cowork_api::files::{Beyond, NamePolicy, Rules};
@@ -138,6 +138,7 @@ pub(crate) fn for_daemon(
         force: options.force,
         direct: grant.writing.direct.iter().map(|path| Raw::new(path.clone())).collect(),
         writes: WantedWrites::default(),
+        expires: None,
     });
     let mut limits = wanted_limits(&options.limits);
     if limits != WantedLimits::default() {
@@ -168,6 +169,7 @@ pub(crate) fn for_daemon(
         network: network::wanted(&options.network, &policy)?,
         writes: writes(&options.writes, &policy.files),
         protect: protected(&policy.files),
+        headless: options.network.headless == Headless::Always,
         ..NewSession::default()
     })
 }

@@ -32,6 +32,8 @@ pub(crate) struct Daemon {
     pub(crate) secrets: Secrets,
     /// Whoever looks after tasks.
     pub(crate) desks: crate::tasks::Desks,
+    /// Told when a grant may end earlier than all that were known.
+    pub(crate) expiring: Notify,
     pub(crate) started: String,
     /// Connections that are open.
     pub(crate) clients: AtomicUsize,
@@ -87,6 +89,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
         output,
         pool: Pool::default(),
         desks: crate::tasks::Desks::default(),
+        expiring: Notify::new(),
         started: now(),
         clients: AtomicUsize::new(0),
         arrivals: AtomicUsize::new(0),
@@ -101,6 +104,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
     daemon.adopt_tasks();
     tokio::spawn(crate::session::hear(Arc::clone(&daemon), told));
     tokio::spawn(crate::session::beat(Arc::clone(&daemon)));
+    tokio::spawn(crate::session::expire(Arc::clone(&daemon)));
     tokio::spawn(crate::session::sample(Arc::clone(&daemon)));
     tokio::spawn(crate::session::summarise(Arc::clone(&daemon)));
     tokio::spawn(crate::changes::tidy(Arc::clone(&daemon)));

@@ -22,6 +22,10 @@ pub(crate) struct Settings {
     pub(crate) listen: Option<SocketAddr>,
     /// The file with the token that clients of that address must show.
     pub(crate) token: Option<PathBuf>,
+    /// Pages that may speak to the daemon, by their origin.
+    pub(crate) origins: Vec<String>,
+    /// Names of this host that clients of the address may use, beside its addresses.
+    pub(crate) hosts: Vec<String>,
     /// How many sessions of each kind are made in advance.
     pub(crate) pool: usize,
     /// Authorities that servers are verified by, beside those of the host, in DER.
@@ -45,7 +49,8 @@ pub(crate) enum Capture {
 }
 
 const USAGE: &str = "usage: coworkd [--stay] [--idle SECONDS] [--pool NUMBER] \
-                     [--listen ADDRESS:PORT --token-file FILE], or coworkd --openapi";
+                     [--listen ADDRESS:PORT --token-file FILE] [--allow-host NAME]... \
+                     [--allow-origin ORIGIN]..., or coworkd --openapi";
 
 impl Settings {
     /// Reads the arguments of this process; a daemon that starts on first use has none, and is told
@@ -82,6 +87,8 @@ impl Settings {
             idle: Some(IDLE),
             listen: None,
             token: None,
+            origins: Vec::new(),
+            hosts: Vec::new(),
             pool: 2,
             roots: Vec::new(),
             parent: None,
@@ -115,6 +122,8 @@ impl Settings {
                     settings.listen = Some(address);
                 }
                 "--token-file" => settings.token = Some(value()?.into()),
+                "--allow-origin" => settings.origins.push(origin(value()?)?),
+                "--allow-host" => settings.hosts.push(value()?),
                 other => return Err(format!("`{other}` is not known; {USAGE}")),
             }
         }
@@ -125,6 +134,17 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// Where a page comes from, as browsers write it: a scheme and a host.
+fn origin(text: String) -> Result<String, String> {
+    let place = text.split_once("://").is_some_and(|(scheme, host)| {
+        !scheme.is_empty() && !host.is_empty() && !host.contains('/')
+    });
+    if !place {
+        return Err(format!("`{text}` is no origin, e.g. `https://app.example`; {USAGE}"));
+    }
+    Ok(text)
 }
 
 /// How long changes are kept, and how much of them.
@@ -217,6 +237,16 @@ mod tests {
         assert!(parse(&["--listen", "127.0.0.1:0"]).is_err());
         assert!(parse(&["--listen", "127.0.0.1:0", "--token-file", "/t"]).is_ok());
         assert!(parse(&["--listen", "localhost"]).is_err());
+    }
+
+    #[test]
+    fn an_origin_is_a_scheme_and_a_host() {
+        for good in ["https://app.example", "http://localhost:5173", "tauri://localhost"] {
+            assert!(parse(&["--allow-origin", good]).is_ok(), "{good}");
+        }
+        for bad in ["", "*", "app.example", "null", "https://app.example/", "://x"] {
+            assert!(parse(&["--allow-origin", bad]).is_err(), "{bad}");
+        }
     }
 
     #[test]

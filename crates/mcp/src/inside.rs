@@ -222,8 +222,9 @@ impl Following<'_> {
             };
         }
         if self.call.is_cancelled() {
+            // Before it is told which command that is, nothing can be cancelled: that comes at once.
+            let Some(number) = self.started else { return Ok(()) };
             self.cancelled = Some(Instant::now());
-            let number = self.started.unwrap_or(0);
             let target = target(self.session, &format!("/commands/{number}/cancel"));
             let cancel = Cancel { grace: Some(GRACE.to_owned()) };
             let mut client = self.call.client()?;

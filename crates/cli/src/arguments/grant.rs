@@ -2,7 +2,7 @@
 
 use super::{Output, WriteOptions};
 use clap::{Args, ValueEnum};
-use cowork_policy::GrantSpec;
+use cowork_policy::{GrantSpec, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -19,6 +19,10 @@ pub(crate) struct Grant {
     /// Grant it even if it holds keys, passwords or cowork's own state
     #[arg(long)]
     pub(crate) force: bool,
+
+    /// Revoke it by itself after this time, e.g. `2h`
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) span: Option<Span>,
 
     #[command(flatten)]
     pub(crate) writes: WriteOptions,
@@ -59,8 +63,10 @@ pub(crate) struct Requests {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Answer {
     /// Yes
+    #[value(alias = "yes")]
     Allow,
     /// No
+    #[value(aliases = ["no", "deny"])]
     Reject,
 }
 

@@ -3,6 +3,7 @@
 
 mod frames;
 mod keys;
+mod questions;
 mod sinks;
 
 use crate::failure::Failure;
@@ -16,6 +17,7 @@ use cowork_sys::Errno;
 use cowork_sys::signal::Signals;
 use frames::{Next, Piece, Wire};
 use keys::Keys;
+use questions::{Questions, Surface};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::process::Signal;
@@ -68,6 +70,7 @@ pub(crate) fn stay(
         input: Input::None,
         raw: None,
         keys: None,
+        questions: None,
         insistence: Insistence::default(),
         insisted: None,
         started: None,
@@ -106,6 +109,7 @@ struct Relay<'a> {
     input: Input,
     raw: Option<RawTerminal>,
     keys: Option<Keys>,
+    questions: Option<Questions>,
     insistence: Insistence,
     insisted: Option<i32>,
     started: Option<Box<Command>>,
@@ -149,11 +153,16 @@ impl Relay<'_> {
     fn take_in(&mut self) -> Result<Next, Failure> {
         let mut next = Next::More;
         while next == Next::More && self.ended.is_none() && self.sinks.has_room() {
-            let Self { wire, sinks, received, .. } = self;
+            let Self { wire, sinks, received, questions, .. } = self;
             let mut message = None;
             next = wire.next(|piece| match piece {
                 Piece::Output(channel, bytes) => {
                     *received += u64::try_from(bytes.len()).unwrap_or(0);
+                    if channel == ChannelId::Terminal
+                        && let Some(questions) = questions
+                    {
+                        questions.drawn(bytes);
+                    }
                     sinks.add(channel, bytes)
                 }
                 Piece::Message(came) => {
@@ -194,6 +203,9 @@ impl Relay<'_> {
                 self.keys = Some(Keys::default());
             }
         }
+        if self.side.form == Form::Bytes {
+            self.questions = Some(Questions::new(&command.session));
+        }
         self.started = Some(command);
         if self.side.bond == Bond::Visitor {
             self.resize();
@@ -218,6 +230,10 @@ impl Relay<'_> {
         }
         if let Some(key) = self.keys.as_mut().and_then(|keys| keys.expire(Instant::now())) {
             self.wire.send(ChannelId::Stdin, &[key]);
+        }
+        if let Some(questions) = &mut self.questions {
+            let surface = if self.raw.is_some() { Surface::Raw } else { Surface::Lines };
+            questions.look(Instant::now(), surface);
         }
         for channel in self.sinks.gone() {
             match self.side.bond {
@@ -255,7 +271,10 @@ impl Relay<'_> {
             jobs.push(Job::Show(at));
             watched.push(PollFd::from_borrowed_fd(sink, PollFlags::OUT));
         }
-        let wait = self.keys.as_ref().and_then(|keys| keys.wait(Instant::now()));
+        let now = Instant::now();
+        let wait = self.keys.as_ref().and_then(|keys| keys.wait(now));
+        let look = self.questions.as_ref().and_then(|questions| questions.wait(now));
+        let wait = wait.into_iter().chain(look).min();
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match poll(&mut watched, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

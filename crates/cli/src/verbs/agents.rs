@@ -204,6 +204,7 @@ fn make(client: &mut Client, agent: &Agent, options: &AgentRun) -> Result<String
             force: options.force,
             direct: Vec::new(),
             writes: WantedWrites::default(),
+            expires: None,
         }],
         labels: [(LABEL.to_owned(), agent.name.clone())].into(),
         ..NewSession::default()

@@ -72,6 +72,7 @@ fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
             force: false,
             direct: Vec::new(),
             writes: WantedWrites::default(),
+            expires: None,
         }],
         limits: limits(options),
         best_effort: true,

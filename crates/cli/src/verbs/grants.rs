@@ -10,9 +10,13 @@ use cowork_client::http::{Client, Method, Request};
 use cowork_client::types::{self, GrantChange, NewGrant, Raw, Regranted, Revoked, Translated};
 use cowork_client::uri::{self, Query};
 use cowork_policy::files::Settings;
-use cowork_policy::{GrantName, HostPath, plan};
+use cowork_policy::{GrantName, HostPath, Span, plan};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+/// Longest time after which a grant ends by itself: ten years.
+const LONGEST: Duration = Duration::from_hours(3650 * 24);
 
 /// `cowork grant`: a new folder, or another access for one that is granted.
 pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
@@ -30,6 +34,7 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
         force: options.force,
         direct: request::direct(&options.writes),
         writes: request::writes(&options.writes, &Settings::default()),
+        expires: options.span.map(moment_in).transpose()?,
     };
     if !new.direct.is_empty() {
         request::need_recorded(std::iter::once(options.folder.access()))?;
@@ -40,7 +45,7 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
     })?;
     let known = known.iter().find(|known| Some(&known.name) == new.name.as_ref());
     match known.filter(|known| known.path == new.path) {
-        Some(known) if known.access == new.access && new.writes.is_empty() => {
+        Some(known) if is_same(known, &new) => {
             note(&format!("session {id} has that folder already"));
             told(options, known)
         }
@@ -52,6 +57,21 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
             told(options, &grant)
         }
     }
+}
+
+/// Whether nothing is to be changed.
+fn is_same(known: &types::Grant, new: &NewGrant) -> bool {
+    known.access == new.access && new.writes.is_empty() && new.expires.is_none()
+}
+
+/// The moment after a span, as the API has it.
+fn moment_in(span: Span) -> Result<String, Failure> {
+    let moment = SystemTime::now().checked_add(span.duration());
+    let moment = moment.filter(|_| span.duration() <= LONGEST).ok_or_else(|| {
+        let sentence = format!("a folder is not granted for `{span}`");
+        Failure::input(sentence, "say at most 3650d, or leave it out".to_owned())
+    })?;
+    Ok(humantime::format_rfc3339_millis(moment).to_string())
 }
 
 fn named_after(path: &std::path::Path) -> Result<String, Failure> {
@@ -73,7 +93,8 @@ fn change(
 ) -> Result<ExitCode, Failure> {
     let below = format!("/grants/{}", uri::segment(&known.name));
     let writes = Some(new.writes.clone()).filter(|writes| !writes.is_empty());
-    let access = GrantChange { access: new.access, writes };
+    let expires = new.expires.clone();
+    let access = GrantChange { access: new.access, writes, expires };
     let changed: Regranted = progress::during("changing the grant", || {
         client.send(Method::Patch, target(id, &below), &access)
     })?;

@@ -12,8 +12,10 @@ use crate::signals;
 use crate::streams::Streams;
 use crate::{daemon, network, oneshot};
 use cowork_client::http::{Client, Method, Request};
-use cowork_client::types::{Access, Changes, Life, NewCommand, Session};
+use cowork_client::types::{Access, Changes, Life, NewCommand, Page, Record, Session};
+use cowork_client::uri::Query;
 use cowork_sys::signal::Signals;
+use serde_json::Value;
 use std::process::ExitCode;
 
 /// Runs the command and returns its exit status.
@@ -39,12 +41,13 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     };
     let mut wanted = request::for_daemon(&options.session, Unnamed::Here)?;
     wanted.life = Life::Once;
-    if let Some(network) = &mut wanted.network
-        && options.session.network.headless == Headless::Auto
-    {
+    if options.session.network.headless == Headless::Auto {
         // A program that reads JSON may answer through the API.
         let alone = streams.is_alone() && Form::of(&options.output) == Form::Bytes;
-        network.headless = alone;
+        wanted.headless = alone;
+        if let Some(network) = &mut wanted.network {
+            network.headless = alone;
+        }
     }
     let mut client = daemon::connect()?;
     let signals = signals::collect()?;
@@ -60,7 +63,12 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     }
     let records =
         session.grants.iter().any(|it| matches!(it.access, Access::Write | Access::Staged));
-    let runner = Runner { options, streams, signals, id: session.id, records };
+    let writes = match (records, wanted.headless) {
+        (false, _) => Writes::Unrecorded,
+        (true, false) => Writes::Recorded,
+        (true, true) => Writes::Unasked,
+    };
+    let runner = Runner { options, streams, signals, id: session.id, writes };
     let outcome = runner.execute(&mut client, &command);
     if outcome.is_err() {
         // The daemon ends the session itself when its command has ended.
@@ -74,8 +82,18 @@ struct Runner<'a> {
     streams: Streams,
     signals: Signals,
     id: String,
-    /// Whether changes of one of its folders are recorded.
-    records: bool,
+    writes: Writes,
+}
+
+/// What becomes of changes in its folders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    /// None is recorded.
+    Unrecorded,
+    /// They are recorded.
+    Recorded,
+    /// They are recorded, and those refused about which a person would be asked.
+    Unasked,
 }
 
 impl Runner<'_> {
@@ -94,6 +112,9 @@ impl Runner<'_> {
                          `--outputs FOLDER`",
                     );
                 }
+                if self.writes == Writes::Unasked && command.code != Some(0) {
+                    self.tell_refusals(client);
+                }
                 self.tell_changes(client);
                 exec::status(&command)
             }
@@ -103,11 +124,27 @@ impl Runner<'_> {
         }
     }
 
+    /// Says what was refused because nobody is there to be asked.
+    fn tell_refusals(&self, client: &mut Client) {
+        /// So many are spelled out.
+        const MOST: &str = "5";
+        let query = Query::new("/v1/audit").with("session", &self.id).with("limit", MOST);
+        let records = client.get::<Page<Record>>(query.with("type", "files.refused"));
+        for record in records.map(|page| page.items).unwrap_or_default() {
+            let said = |field: &str| record.data.get(field).and_then(Value::as_str);
+            if let (Some(process), Some(operation), Some(grant), Some(path), Some(reason)) =
+                (said("process"), said("operation"), said("grant"), said("path"), said("reason"))
+            {
+                note(&format!("{process} was refused to {operation} {grant}/{path}: {reason}"));
+            }
+        }
+    }
+
     /// Says that files were changed, and how that is taken back, if a person looks.
     fn tell_changes(&self, client: &mut Client) {
         let form = Form::of(&self.options.output);
-        if !self.records || form != Form::Bytes || !rustix::termios::isatty(rustix::stdio::stderr())
-        {
+        let person = rustix::termios::isatty(rustix::stdio::stderr());
+        if self.writes == Writes::Unrecorded || form != Form::Bytes || !person {
             return;
         }
         // A session that changed nothing has nothing to tell.

@@ -184,6 +184,7 @@ fn grants(session: &Session) -> String {
         lines.extend(submounts.map(|at| format!("   with what is mounted at {}", show::raw(at))));
         let direct = grant.direct.iter().map(show::raw);
         lines.extend(direct.map(|below| format!("   {below} without a record")));
+        lines.extend(grant.expires.as_ref().map(|when| format!("   until {when}")));
         lines.extend(grant.sensitive.as_ref().map(|why| format!("   sensitive: {why}")));
     }
     none_as_word(lines.join("\n"))

@@ -56,6 +56,10 @@ pub struct NewGrant {
     /// With `rw` and `staged`: what is allowed; what is not named is as for the session.
     #[serde(default, skip_serializing_if = "WantedWrites::is_empty")]
     pub writes: WantedWrites,
+    /// When it is revoked by itself, e.g. `2026-01-31T08:00:00Z`; with the session without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time", "pattern" = "Z$"))]
+    pub expires: Option<String>,
 }
 
 fn write() -> Access {
@@ -71,6 +75,9 @@ pub struct GrantChange {
     /// What is allowed where changes are recorded, in place of what was; as it is without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<WantedWrites>,
+    /// When it is revoked by itself, or `never`; as it is without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
 }
 
 /// A granted folder.
@@ -99,6 +106,10 @@ pub struct Grant {
     /// What is allowed, where that differs from what the session as a whole has.
     #[serde(default)]
     pub writes: WantedWrites,
+    /// When it is revoked by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub expires: Option<String>,
 }
 
 /// What a revocation did.

@@ -31,7 +31,10 @@ pub use network::{
     NetworkFlow, NetworkNotice, NetworkRefusal, NetworkRule, NetworkTarget, Otherwise, ParentProxy,
     Preset, Publish, PublishedPort, RuleAction, TlsTreatment, Traffic, WantedNetwork,
 };
-pub use records::{AuditProblem, Event, FileEntry, Record, Translated, Verified};
+pub use records::{
+    AuditProblem, CloudEvent, Event, FileChange, FileChangeKind, FileEntry, Record, Translated,
+    Verified,
+};
 pub use requests::{Ask, Asked, Decide, Decision, NewRequest, Request, RequestState};
 pub use secrets::{
     NewSecret, Renewal, RenewalEncoding, RenewalState, Secret, SecretFile, SecretMode,

@@ -80,6 +80,9 @@ pub struct NewSession {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 200))]
     pub protect: Vec<PlaceName>,
+    /// Nobody is there to be asked about files: what would wait for an answer is refused at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub headless: bool,
     /// Shows it the host's files at their own paths; without it, it sees only what it is granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<WantedView>,

@@ -248,6 +248,7 @@ impl Daemon {
                 force: folder.components().any(|part| part.as_os_str() == "node_modules"),
                 direct: Vec::new(),
                 writes: WantedWrites::default(),
+                expires: None,
             };
             self.grant(session, &new, None).await.map_err(|trouble| unseen(trouble, agent))?.at
         };

@@ -3,6 +3,7 @@
 use super::extract::{Body, Named, Numbers, Part, Queried, count};
 use super::sessions::detached;
 use super::stream::Streamed;
+use super::websocket::{self, Handshake};
 use crate::daemon::Daemon;
 use crate::session::{Attachment, Role, Run, Session, grace, takes_input};
 use crate::trouble::Trouble;
@@ -47,7 +48,8 @@ pub(super) async fn start(
     Named(id): Named<String>,
     mut request: Request,
 ) -> Result<Response, Trouble> {
-    let upgrade = wants_stream(request.headers()).then(|| request.extensions_mut().remove());
+    let wanted = wants_stream(request.headers());
+    let upgrade = wanted.then(|| upgradable(&mut request)).transpose()?;
     let Body(new) = Body::<NewCommand>::from_request(request, &()).await?;
     let session = daemon.session(&id)?;
     let (work, within) = (Arc::clone(&daemon), Arc::clone(&session));
@@ -56,7 +58,7 @@ pub(super) async fn start(
         None => Ok((StatusCode::CREATED, Json(run.command())).into_response()),
         Some(upgrade) => {
             let attachment = Attachment::new(daemon, session, run, Role::Owner);
-            switch(upgrade, attachment)
+            Ok(switch(upgrade, attachment))
         }
     }
 }
@@ -67,8 +69,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Turns the connection into a stream of frames.
-fn switch(upgrade: Option<OnUpgrade>, attachment: Attachment) -> Result<Response, Trouble> {
-    let upgrade = upgrade.ok_or_else(|| Trouble::malformed("the connection cannot be upgraded"))?;
+fn switch(upgrade: OnUpgrade, attachment: Attachment) -> Response {
     tokio::spawn(async move {
         match upgrade.await {
             Ok(stream) => attachment.serve(TokioIo::new(stream)).await,
@@ -80,7 +81,13 @@ fn switch(upgrade: Option<OnUpgrade>, attachment: Attachment) -> Result<Response
         (header::CONNECTION, HeaderValue::from_static("upgrade")),
         (header::UPGRADE, HeaderValue::from_static(PROTOCOL)),
     ];
-    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+/// The connection, once the answer is sent. Asked for before anybody is attached.
+fn upgradable(request: &mut Request) -> Result<OnUpgrade, Trouble> {
+    let upgrade = request.extensions_mut().remove();
+    upgrade.ok_or_else(|| Trouble::malformed("the connection cannot be upgraded"))
 }
 
 /// A command that runs, or has ended in this daemon's time.
@@ -144,14 +151,22 @@ pub(super) async fn attach(
     mut request: Request,
 ) -> Result<Response, Trouble> {
     let (session, run) = find(&daemon, &numbers)?;
-    if !wants_stream(request.headers()) {
+    let headers = request.headers();
+    let handshake = websocket::is_wanted(headers).then(|| Handshake::read(headers)).transpose()?;
+    if handshake.is_none() && !wants_stream(headers) {
+        let hint =
+            format!("send `Connection: Upgrade` and `Upgrade: {PROTOCOL}`, or open a WebSocket");
         return Err(Trouble::refused("no-upgrade", "attaching needs an upgrade of the connection")
             .with_status(StatusCode::UPGRADE_REQUIRED)
-            .with_hint(format!("send `Connection: Upgrade` and `Upgrade: {PROTOCOL}`")));
+            .with_hint(hint));
     }
     let from = offset(wanted.from.as_ref(), run.log.progress().total)?;
-    let upgrade = request.extensions_mut().remove();
-    switch(upgrade, Attachment::new(daemon, session, run, Role::Guest(from)))
+    let upgrade = upgradable(&mut request)?;
+    let attachment = Attachment::new(daemon, session, run, Role::Guest(from));
+    Ok(match handshake {
+        Some(handshake) => handshake.switch(upgrade, attachment),
+        None => switch(upgrade, attachment),
+    })
 }
 
 pub(super) async fn output(

@@ -8,10 +8,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use cowork_client::types::{Event, Page};
+use cowork_client::types::{CloudEvent, Event, Page};
 use cowork_session::catalogue::{EventFilter, EventRow};
 use hyper::body::Bytes;
 use serde::Deserialize;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,28 @@ pub(super) struct Wanted {
     kind: Option<String>,
     after: Option<String>,
     limit: Option<u32>,
+    format: Option<Format>,
+}
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// As this API has it.
+    #[default]
+    Plain,
+    /// As `CloudEvents` 1.0 has it.
+    Cloudevents,
+}
+
+impl Format {
+    fn write(self, event: Event) -> Value {
+        let written = match self {
+            Self::Plain => serde_json::to_value(event),
+            Self::Cloudevents => serde_json::to_value(CloudEvent::from(event)),
+        };
+        written.unwrap_or_default()
+    }
 }
 
 pub(super) async fn events(
@@ -51,10 +74,11 @@ pub(super) async fn events(
         Some(resumed) => place(Some(resumed))?,
         None => asked,
     };
+    let format = wanted.format.unwrap_or_default();
     let filter = EventFilter { session: wanted.session, kind: wanted.kind };
     if stream {
         let (sender, body) = Streamed::channel();
-        tokio::spawn(feed(daemon, filter, after, sender));
+        tokio::spawn(feed(daemon, (filter, format), after, sender));
         let kind =
             [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
         return Ok((kind, body).into_response());
@@ -66,8 +90,8 @@ pub(super) async fn events(
         Some(event) if full => event.id,
         _ => last.max(after),
     };
-    let items = found.into_iter().map(shown).collect();
-    Ok(Json(Page::<Event> { items, next: Some(next.to_string()) }).into_response())
+    let items = found.into_iter().map(|row| format.write(shown(row))).collect();
+    Ok(Json(Page::<Value> { items, next: Some(next.to_string()) }).into_response())
 }
 
 fn shown(row: EventRow) -> Event {
@@ -83,7 +107,7 @@ fn shown(row: EventRow) -> Event {
 /// Sends every event after `after`, each once and in order, as long as the client listens.
 async fn feed(
     daemon: Arc<Daemon>,
-    filter: EventFilter,
+    (filter, format): (EventFilter, Format),
     mut after: u64,
     sender: mpsc::Sender<Bytes>,
 ) {
@@ -117,7 +141,7 @@ async fn feed(
         let mut text = String::new();
         for row in found {
             let (id, kind) = (row.id, row.kind.clone());
-            let data = serde_json::to_string(&shown(row)).unwrap_or_default();
+            let data = format.write(shown(row));
             cowork_sys::ignore(write!(text, "id: {id}\nevent: {kind}\ndata: {data}\n\n"));
         }
         if sender.send(text.into()).await.is_err() {

@@ -8,6 +8,7 @@ mod events;
 mod extract;
 mod files;
 mod grants;
+mod guard;
 mod idempotency;
 mod mcp;
 mod network;
@@ -19,6 +20,8 @@ mod sessions;
 mod stream;
 mod strict;
 mod tasks;
+mod watch;
+mod websocket;
 
 pub(crate) use extract::{Body, Named};
 pub(crate) use openapi::text as openapi;
@@ -28,9 +31,9 @@ use crate::folders::Folders;
 use crate::settings::Settings;
 use crate::trouble::Trouble;
 use axum::Router;
-use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use guard::Allowed;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -103,7 +106,11 @@ fn read_token(file: &std::path::Path) -> Result<Arc<str>, Trouble> {
 
 /// Serves until the daemon ends.
 pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
-    let router = routes::router(daemon);
+    let allowed = Allowed::new(&daemon.settings);
+    let pages = allowed.clone();
+    let keep_out =
+        from_fn(move |request, next| guard::keep_pages_out(pages.clone(), request, next));
+    let router = routes::router(daemon).layer(keep_out);
     let own = rustix::process::getuid().as_raw();
     let (socket, local) = (listeners.socket, router.clone());
     let counted = Arc::clone(daemon);
@@ -124,12 +131,10 @@ pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
         }
     });
     if let Some((listener, token)) = listeners.address {
-        let guarded = router.layer(axum::middleware::from_fn(
-            move |request: axum::extract::Request, next: Next| {
-                let token = Arc::clone(&token);
-                async move { guard(&token, request, next).await }
-            },
-        ));
+        let guarded = router.layer(from_fn(move |request: Request, next: Next| {
+            let (allowed, token) = (allowed.clone(), Arc::clone(&token));
+            async move { guard::check(allowed, &token, request, next).await }
+        }));
         let counted = Arc::clone(daemon);
         tokio::spawn(async move {
             loop {
@@ -143,25 +148,6 @@ pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
             }
         });
     }
-}
-
-/// Lets through who shows the token.
-async fn guard(token: &str, request: axum::extract::Request, next: Next) -> Response {
-    let shown = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    if is_same(shown.as_bytes(), token.as_bytes()) {
-        return next.run(request).await;
-    }
-    let trouble = Trouble::forbidden("no-token", "this address needs a bearer token")
-        .with_status(axum::http::StatusCode::UNAUTHORIZED)
-        .with_hint("send `Authorization: Bearer TOKEN`");
-    ([(WWW_AUTHENTICATE, "Bearer")], trouble).into_response()
-}
-
-/// Compares in a time that depends on the lengths alone.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0u8, |all, (a, b)| all | (a ^ b));
-    one.len() == other.len() && differences == 0
 }
 
 /// Somebody who is connected: as long as there is one the daemon does not leave by itself.
@@ -204,17 +190,4 @@ pub(crate) async fn serve_one(
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     // A client that breaks off is no failure of ours.
     drop(connection.with_upgrades().await);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_same;
-
-    #[test]
-    fn a_token_is_the_whole_token() {
-        assert!(is_same(b"secret", b"secret"));
-        for other in [&b"secre"[..], b"secret1", b"Secret", b""] {
-            assert!(!is_same(other, b"secret"));
-        }
-    }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     agents, audit, changes, commands, events, files, grants, idempotency, mcp, network, openapi,
-    requests, secrets, sessions, tasks,
+    requests, secrets, sessions, tasks, watch,
 };
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -117,6 +117,7 @@ fn about_sessions() -> Vec<Route> {
         post("/v1/sessions/{id}/commands/{number}/stdin", commands::stdin),
         post("/v1/sessions/{id}/commands/{number}/resize", commands::resize),
         get("/v1/sessions/{id}/files/{root}", files::list_root),
+        get("/v1/sessions/{id}/watch/{root}", watch::watch),
         get("/v1/sessions/{id}/files/{root}/{*path}", files::read),
         put("/v1/sessions/{id}/files/{root}/{*path}", files::write),
         delete("/v1/sessions/{id}/files/{root}/{*path}", files::remove),

@@ -27,6 +27,7 @@ pub(crate) fn describe(kept: &KeptGrant) -> serde_json::Value {
         "request": grant.request,
         "direct": grant.direct,
         "writes": grant.writes,
+        "expires": grant.expires,
     })
 }
 

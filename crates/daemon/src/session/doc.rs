@@ -78,6 +78,9 @@ pub(crate) struct Spec {
     /// What is allowed where changes are recorded.
     #[serde(default)]
     pub(crate) writes: WantedWrites,
+    /// Whether nobody is there to be asked about files.
+    #[serde(default)]
+    pub(crate) headless: bool,
     /// The host's files, if it shows them.
     #[serde(default)]
     pub(crate) view: Option<KeptView>,

@@ -158,6 +158,19 @@ impl Place {
         rustix::fs::openat2(&self.folder, path, flags, Mode::from_raw_mode(mode), resolve)
     }
 
+    /// The folder at this place.
+    pub(crate) fn folder(&self) -> Result<OwnedFd, Trouble> {
+        self.open(OFlags::PATH | OFlags::DIRECTORY, 0)
+            .map_err(|errno| explain(errno, "open it as a folder"))
+    }
+
+    /// Which folder is at this place: its device and number.
+    pub(crate) fn identity(&self) -> Result<(u64, u64), Trouble> {
+        let stat = rustix::fs::fstat(self.folder()?);
+        let stat = stat.map_err(|errno| explain(errno, "look at it"))?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     /// A regular file to read, and its size.
     pub(crate) fn read(&self) -> Result<(std::fs::File, u64), Trouble> {
         let file = self.open(OFlags::RDONLY, 0).map_err(|errno| explain(errno, "open it"))?;
@@ -175,9 +188,7 @@ impl Place {
 
     /// Refuses what is no folder.
     pub(crate) fn must_be_folder(&self) -> Result<(), Trouble> {
-        self.open(OFlags::PATH | OFlags::DIRECTORY, 0)
-            .map(drop)
-            .map_err(|errno| explain(errno, "open it as a folder"))
+        self.folder().map(drop)
     }
 
     fn parent(&self) -> Result<(Self, PathBuf), Trouble> {

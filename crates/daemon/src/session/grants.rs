@@ -144,6 +144,7 @@ impl Daemon {
                 sensitive,
                 direct: new.direct.clone(),
                 writes: new.writes.clone(),
+                expires: new.expires.as_deref().map(super::expiry::moment).transpose()?,
             },
             device: identity.device,
             inode: identity.inode,
@@ -220,6 +221,7 @@ impl Daemon {
             Some(kept.grant.clone())
         });
         about::refresh(self, &session.doc());
+        self.expiring.notify_one();
         grant.ok_or_else(no_grant)
     }
 
@@ -234,6 +236,9 @@ impl Daemon {
         let doc = session.doc();
         refuse_ended(doc.state)?;
         let mut kept = find(&doc.grants, name)?.clone();
+        if let Some(expires) = &change.expires {
+            kept.grant.expires = self.set_expiry(session, name, expires)?;
+        }
         if let Some(writes) = &change.writes {
             crate::changes::check_writes(writes)?;
             kept.grant.writes = writes.clone();

@@ -2,7 +2,7 @@
 
 use super::doc::{self, Doc, KeptGrant, KeptSandbox, Phase, Spec};
 use super::grants::Meant;
-use super::{Session, about, view};
+use super::{Session, about, expiry, view};
 use crate::book::now;
 use crate::daemon::Daemon;
 use crate::folders;
@@ -53,6 +53,7 @@ impl Daemon {
         let spec = Spec { view, ..self.spec(new, &known)? };
         for grant in &wanted {
             let kept = self.judge(None, grant)?;
+            expiry::refuse_in(&spec, &kept.grant)?;
             about::check_name(&grants, &kept)?;
             grants.push(kept);
         }
@@ -85,6 +86,7 @@ impl Daemon {
             self.forget_own(&id);
         }
         let session = brought?;
+        self.expiring.notify_one();
         if session.is_once() {
             tokio::spawn(abandon(Arc::clone(self), Arc::clone(&session)));
         }
@@ -137,6 +139,7 @@ impl Daemon {
             workspace: new.workspace,
             network: new.network,
             writes: new.writes,
+            headless: new.headless,
             view: None,
         })
     }

@@ -199,6 +199,7 @@ impl Daemon {
                 force: decide.force,
                 direct: Vec::new(),
                 writes: WantedWrites::default(),
+                expires: None,
             };
             let grant = match Self::already_granted(&session, &new)? {
                 Some(grant) => grant,

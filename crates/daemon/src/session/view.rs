@@ -250,6 +250,7 @@ fn recorded(
             sensitive: None,
             direct: Vec::new(),
             writes: place.writes.clone(),
+            expires: None,
         },
         device: pinned.device,
         inode: pinned.inode,

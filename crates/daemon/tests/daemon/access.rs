@@ -174,7 +174,8 @@ fn tcp_sockets(site: &Site) -> usize {
 
 fn get_over_tcp(port: u16, header: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    let request = format!("GET /v1/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
+    let request =
+        format!("GET /v1/info HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 for_everyone!(
     what_a_command_did_is_told_and_taken_back,
     what_the_user_changed_since_is_not_overwritten,
+    two_sessions_change_one_folder,
     changes_outlive_their_session,
     what_is_too_old_is_forgotten,
     what_is_too_much_is_forgotten_the_oldest_first,
@@ -159,6 +160,36 @@ fn what_the_user_changed_since_is_not_overwritten(person: Person) {
     work.write("old", "mine again\n");
     undo(room, &json!({ "on_conflict": "theirs" }));
     assert_eq!(work.read("old").as_deref(), Some("mine\n"));
+    site.verify();
+}
+
+fn two_sessions_change_one_folder(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    let (one, two) = (room(&site, &work, "rw"), room(&site, &work, "rw"));
+    assert_eq!(one.run("cd mnt/work; echo one > old; echo one > new; rm gone").code, 0);
+    assert_eq!(two.run("cd mnt/work; cat old; echo two > old; mv moved away").text(), "one\n");
+    assert_eq!(one.run("cat mnt/work/old mnt/work/away").text(), "two\nme\n");
+    let names = |room| said(&changes(room)).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(
+        (names(one), names(two)),
+        (
+            vec!["gone".to_owned(), "new".to_owned(), "old".to_owned()],
+            vec!["away".to_owned(), "old".to_owned()],
+        )
+    );
+    // What the other session changed since is somebody else's.
+    let problem = site.refused(Method::Post, one.at("/undo"), Some(&json!({})));
+    assert_eq!((problem.status, problem.code.as_str()), (409, "conflict"), "{problem:?}");
+    assert_eq!((work.read("old").as_deref(), work.read("gone")), (Some("two\n"), None));
+    undo(two, &json!({}));
+    assert_eq!(
+        (work.read("old").as_deref(), work.read("moved").as_deref()),
+        (Some("one\n"), Some("me\n"))
+    );
+    assert_eq!(work.read("new").as_deref(), Some("one\n"), "the other's is there");
+    undo(one, &json!({ "on_conflict": "theirs" }));
+    is_as_before(&work);
     site.verify();
 }
 

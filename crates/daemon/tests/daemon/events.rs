@@ -6,7 +6,7 @@ use crate::site::Site;
 use cowork_client::http::{Method, Request};
 use cowork_client::types::Event;
 use cowork_testbed::{Folder, Person};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,7 @@ for_everyone!(
     no_event_is_lost_or_doubled_when_connections_break,
     streams_can_be_narrowed_and_equal_polling,
     a_client_that_resumes_by_itself_misses_nothing,
+    events_are_cloud_events_where_that_is_wanted,
 );
 
 /// Whole events in a text; a part of one at the end is left out.
@@ -197,4 +198,57 @@ fn a_client_that_resumes_by_itself_misses_nothing(person: Person) {
     let polled: Vec<Event> =
         site.events(&[]).into_iter().filter(|event| event.id <= last).collect();
     assert_eq!(seen, polled);
+}
+
+/// The event that a cloud event stands for.
+fn plain(event: &Value) -> Event {
+    assert_eq!(event["specversion"], "1.0");
+    assert_eq!(event["datacontenttype"], "application/json");
+    assert_eq!(event["id"], event["seq"].to_string());
+    let source = event["source"].as_str().expect("there is a source");
+    let session = source.strip_prefix("/sessions/").map(ToOwned::to_owned);
+    assert!(session.is_some() || source == "/daemon", "{event}");
+    serde_json::from_value(json!({
+        "id": event["seq"], "time": event["time"], "type": event["type"],
+        "session": session, "data": event["data"],
+    }))
+    .expect("it is one of ours")
+}
+
+fn events_are_cloud_events_where_that_is_wanted(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let folder = Folder::new(person, "folder");
+    let room = site.plain_room();
+    drop(room.run("echo x"));
+    room.grant(folder.path(), "ro");
+    let page = site.get("/v1/events?format=cloudevents&limit=1000");
+    let items = page["items"].as_array().expect("it is a list").clone();
+    let next = page["next"].as_str().expect("there is a place to go on from").to_owned();
+    let last: u64 = next.parse().expect("it is a number");
+    let mut known = site.events(&[]);
+    known.retain(|event| event.id <= last);
+    assert_eq!(items.iter().map(plain).collect::<Vec<_>>(), known);
+    let of = |kind: &str| items.iter().find(|event| event["type"] == kind).expect("it happened");
+    let name = crate::room::name_of(folder.path());
+    assert_eq!(of("command.ended")["subject"], "commands/1");
+    assert_eq!(of("grant.added")["subject"], format!("grants/{name}"));
+    assert_eq!(of("daemon.started")["source"], "/daemon");
+    assert_eq!(of("daemon.started").get("subject"), None);
+    // The same as a stream, which is resumed in the same way.
+    let request = Request::get("/v1/events?format=cloudevents")
+        .with("Accept", "text/event-stream")
+        .with("Last-Event-ID", "2");
+    let mut answer = site.client().open(&request, None).expect("it streams");
+    let (mut text, mut piece) = (String::new(), [0; 1000]);
+    while !text.contains(&format!("id: {last}\n")) || !text.ends_with("\n\n") {
+        let read = answer.read(&mut piece).expect("it goes on");
+        text += &String::from_utf8_lossy(&piece[..read]);
+    }
+    let lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let streamed: Vec<Value> =
+        lines.map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let most = items.len() - 2;
+    assert_eq!(streamed[..most], items[2..]);
+    let refused = site.refused(Method::Get, "/v1/events?format=xml", None);
+    assert_eq!(refused.status, 400);
 }

@@ -24,6 +24,8 @@ for_everyone!(
     grants_outlive_the_sandbox,
     mounts_in_a_folder_come_along_and_are_told,
     a_folder_can_have_any_name,
+    a_grant_ends_at_its_moment,
+    a_grant_ends_though_no_daemon_was_there,
 );
 
 /// Waits in a session until a file can be read, and reads it.
@@ -418,5 +420,84 @@ fn a_folder_can_have_any_name(person: Person) {
     room.tell("start");
     assert_eq!(room.run("cat mnt/odd/file").text(), "odd");
     room.revoke("odd");
+    site.verify();
+}
+
+/// A moment to come, as the API has it.
+fn moment_in(seconds: u64) -> String {
+    let moment = std::time::SystemTime::now() + std::time::Duration::from_secs(seconds);
+    humantime::format_rfc3339_millis(moment).to_string()
+}
+
+fn a_grant_ends_at_its_moment(person: Person) {
+    let site = Site::new(person);
+    let (work, other) = (work(person), Folder::new(person, "other"));
+    let later = moment_in(3000);
+    let room = site.room(&json!({ "grants": [
+        { "path": work.path(), "name": "work" },
+        { "path": other.path(), "name": "other", "expires": later },
+        { "path": other.path(), "name": "short", "expires": moment_in(5) },
+    ] }));
+    let change = |name: &str, expires: &str| {
+        let body = json!({ "access": "rw", "expires": expires });
+        let target = room.at(&format!("/grants/{name}"));
+        site.ask(Method::Patch, target, Some(&body)).expect("it is changed")
+    };
+    let shown = room.show().grants;
+    assert_eq!(shown[1].expires.as_deref(), Some(later.as_str()));
+    // Whoever holds on to it is ended with it.
+    let number = room.sh("exec 3< mnt/work/canary; echo held; sleep 600");
+    room.until_says(number, "held");
+    change("work", &moment_in(3));
+    until("both have ended", || room.grants() == ["other"]);
+    assert_eq!(room.ended(number).signal, Some(9));
+    assert!(fails(&room.run("ls mnt/work")));
+    let kinds: Vec<String> = site
+        .records(&[("session", room.id()), ("type", "grant")])
+        .into_iter()
+        .filter(|record| record.data["name"] == "work")
+        .map(|record| record.kind)
+        .collect();
+    assert_eq!(kinds, ["grant.changed", "grant.expired", "grant.revoking", "grant.revoked"]);
+    // It is put off, given up, and set anew.
+    let later = moment_in(6000);
+    assert_eq!(change("other", &later)["grant"]["expires"], later);
+    assert_eq!(change("other", "never")["grant"].get("expires"), None);
+    assert_eq!(room.show().grants[0].expires, None);
+    change("other", &moment_in(3));
+    until("it has ended", || room.grants().is_empty());
+    let table = ["2001-01-01T00:00:00Z", "tomorrow", "", "2h"]
+        .map(|expires| (json!({ "path": other.path(), "expires": expires }), 422, "bad-time"));
+    site.check_refusals(&room.at("/grants"), &table);
+    assert!(room.grants().is_empty());
+    site.verify();
+}
+
+fn a_grant_ends_though_no_daemon_was_there(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    let room = site.plain_room();
+    let stopped = site.plain_room();
+    for room in [room, stopped] {
+        let body = json!({ "path": work.path(), "name": "work", "expires": moment_in(3000) });
+        site.post(room.at("/grants"), &body);
+    }
+    stopped.tell("stop");
+    let number = room.sh("while cat mnt/work/canary; do sleep 0.1; done");
+    room.until_says(number, "sings");
+    let expires = moment_in(4);
+    for room in [room, stopped] {
+        let body = json!({ "access": "rw", "expires": expires });
+        site.ask(Method::Patch, room.at("/grants/work"), Some(&body)).expect("it is changed");
+    }
+    site.kill();
+    let over = humantime::parse_rfc3339(&expires).expect("it is a moment");
+    until("its moment is over", || std::time::SystemTime::now() > over);
+    site.start();
+    until("it has ended", || room.grants().is_empty() && stopped.grants().is_empty());
+    assert!(room.finish(number).out.starts_with(b"sings\n"));
+    stopped.tell("start");
+    assert!(fails(&stopped.run("ls mnt/work")) && fails(&room.run("ls mnt/work")));
+    assert_eq!(site.records(&[("type", "grant.expired")]).len(), 2);
     site.verify();
 }

@@ -52,6 +52,8 @@ mod server;
 #[cfg(test)]
 mod site;
 #[cfg(test)]
+mod stream;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod terminal;
@@ -63,6 +65,8 @@ mod trouble;
 mod view;
 #[cfg(test)]
 mod watched;
+#[cfg(test)]
+mod websocket;
 
 /// Makes a test of each function for each person.
 macro_rules! for_everyone {

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 fn over_tcp(site: &Site, target: &str, headers: &str) -> (String, String) {
     let mut stream = TcpStream::connect(&site.address).expect("it listens");
     let request =
-        format!("GET {target} HTTP/1.1\r\nHost: cowork\r\nConnection: close\r\n{headers}\r\n");
+        format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers with text");

@@ -182,6 +182,14 @@ def before_call(context, case, kwargs):
     if name in ("listChanges", "showDifferences") and selects(case.query):
         # What is made up selects nothing: all of it is asked for.
         case.query = {}
+    if name == "changeNetwork" and "stateful" in str(case.meta and case.meta.phase.name).lower():
+        # Whatever is made up there is nowhere, which is not the fault of the session just made.
+        for field in ("secrets", "presets"):
+            if isinstance(case.body, dict) and isinstance(case.body.get(field), list):
+                case.body[field] = []
+    if name == "watchFiles" and (not case.query or "wait" not in case.query):
+        # A stream has no end unless it is told to have one.
+        case.query = {**(case.query or {}), "wait": 0}
     for given in (case.body, case.query):
         # Nobody answers what is asked for here: whoever waits, waits for all of it.
         wait = given.get("wait") if isinstance(given, dict) else None

@@ -12,3 +12,5 @@ mod address;
 mod made_up;
 #[cfg(test)]
 mod site;
+#[cfg(test)]
+mod websocket;

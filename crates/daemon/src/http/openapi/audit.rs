@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 use super::schemas::Schemas;
-use cowork_client::types::{Event, Page, Record, Verified};
+use cowork_client::types::{CloudEvent, Event, Page, Record, Verified};
 use serde_json::{Value, json};
 
 /// Records are read.
@@ -59,7 +59,8 @@ fn events(s: &mut Schemas) -> Operation {
         "type": "integer", "minimum": 1, "maximum": super::super::extract::MAX_PART,
         "default": super::super::extract::PART,
     });
-    let page = s.got::<Page<Event>>();
+    let page = json!({ "anyOf": [s.got::<Page<Event>>(), s.got::<Page<CloudEvent>>()] });
+    let format = json!({ "type": "string", "enum": ["plain", "cloudevents"], "default": "plain" });
     let stream = json!({ "type": "string", "description":
         "Server-sent events: `id` is the number, `event` the type, `data` the event as JSON. A \
          stream goes on until the client leaves, with a comment every 15 seconds if nothing \
@@ -84,6 +85,12 @@ fn events(s: &mut Schemas) -> Operation {
         )
         .query("after", "The number after which it starts, or `end` for what comes", &after())
         .query("limit", "Most events in the part", &limit)
+        .query(
+            "format",
+            "How each event is written, in a list and in a stream: `Event`, or `CloudEvent` \
+             (CloudEvents 1.0, JSON format)",
+            &format,
+        )
         .header("Last-Event-ID", "In place of `after`, as clients of streams send it", &after())
         .answers(200, given)
         .refuses(&[&["unrecorded"]])

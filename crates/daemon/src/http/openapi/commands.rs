@@ -22,10 +22,10 @@ pub(super) fn operations(s: &mut Schemas) -> Vec<Operation> {
 }
 
 /// The answer to an upgrade of the connection.
-fn switched() -> Value {
-    let upgrade = json!({ "required": true, "schema": { "const": "cowork-stream/1" } });
+fn switched(protocols: &[&str]) -> Value {
+    let upgrade = json!({ "required": true, "schema": { "enum": protocols } });
     json!({
-        "description": "The connection speaks `cowork-stream/1` from now on",
+        "description": "The connection speaks this protocol from now on",
         "headers": { "Upgrade": upgrade },
     })
 }
@@ -56,7 +56,7 @@ fn start(s: &mut Schemas) -> Operation {
              connection is attached to the command; a session that lives once ends with it.",
         )
         .may_take::<NewCommand>(s)
-        .answers(101, switched())
+        .answers(101, switched(&["cowork-stream/1"]))
         .gives::<Command>(201, "The command, which runs or has ended already", s)
         .refuses(&[
             KEEPER,
@@ -100,9 +100,9 @@ fn commands(s: &mut Schemas) -> Vec<Operation> {
             "attach",
             "Attach to a command that runs",
         )
-        .about("Needs an upgrade to `cowork-stream/1`.")
+        .about("Needs an upgrade to `cowork-stream/1` or to `websocket`.")
         .query("from", "The byte of the output to start at, or `end` for what comes", &from())
-        .answers(101, switched())
+        .answers(101, switched(&["cowork-stream/1", "websocket"]))
         .refuses(&[RUNNING, &["no-upgrade"]]),
         Operation::new(
             "GET /v1/sessions/{id}/commands/{number}/output",

@@ -4,7 +4,7 @@ use super::operation::Operation;
 use super::schemas::Schemas;
 use super::sessions::{GRANTING, KEEPER};
 use cowork_client::types::{
-    Asked, Decide, FileEntry, NewRequest, Page, Request, RequestState, Translated,
+    Asked, Decide, FileChange, FileEntry, NewRequest, Page, Raw, Request, RequestState, Translated,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const FOUND: &[&str] =
     &["no-root", "no-file", "bad-path", "not-folder", "link", "refused", "host", "no-space"];
 
 pub(super) fn operations(s: &mut Schemas) -> Vec<Operation> {
-    let files = files(s).into_iter().map(|operation| operation.tag("files"));
+    let files = files(s).into_iter().chain([watch(s)]).map(|operation| operation.tag("files"));
     files.chain(requests(s).into_iter().map(|operation| operation.tag("requests"))).collect()
 }
 
@@ -88,6 +88,47 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
         .gives_nothing(204, "It is gone")
         .refuses(&[FOUND, &["read-only", "is-folder", "not-empty", "unrecorded"]]),
     ]
+}
+
+fn watch(s: &mut Schemas) -> Operation {
+    let about = "Server-sent events. `ready` first: from here on nothing is missed. `change` with a \
+                 `FileChange`; `unwatched` with `path` and `reason` (`limit` or `refused`), told once \
+                 for each reason: what happens below is not seen; `overflow`: changes were lost, list \
+                 again; `end` last, with `reason` (`revoked`, `ended`, `gone`, `time`). A comment every \
+                 15 seconds if nothing happens.";
+    let change = s.got::<FileChange>();
+    let one = |required: &[&str], properties: Value| json!({ "type": "object", "required": required, "properties": properties });
+    let reason = || json!({ "type": "string" });
+    let contents = json!({ "anyOf": [
+        change,
+        one(&["folders"], json!({ "folders": { "type": "integer", "minimum": 1 } })),
+        one(&["path", "reason"], json!({ "path": s.got::<Raw>(), "reason": reason() })),
+        one(&["reason"], json!({ "reason": reason() })),
+        { "type": "object", "maxProperties": 0 },
+    ] });
+    let data = json!({
+        "type": "string", "contentMediaType": "application/json", "contentSchema": contents,
+    });
+    let names = ["ready", "change", "unwatched", "overflow", "end"];
+    let stream = json!({
+        "type": "object", "description": about, "required": ["event", "data"],
+        "properties": { "event": { "enum": names }, "data": data },
+    });
+    let path = json!({ "type": "string", "minLength": 1, "maxLength": 4095 });
+    let wait = json!({ "type": "integer", "minimum": 0, "maximum": 600 });
+    Operation::new("GET /v1/sessions/{id}/watch/{root}", "watchFiles", "Changes in a folder")
+        .about(
+            "As they happen, in the folder and in those below it, up to 4096. Links are told of and \
+             not followed. A stream ends with the session or the grant; one that was broken off is \
+             not resumed: open another, and list when it is ready.",
+        )
+        .query("path", "A folder below it, in place of all of it", &path)
+        .query("wait", "Seconds after which the stream ends; without it, it does not", &wait)
+        .answers(200, json!({
+            "description": "The changes",
+            "content": { "text/event-stream": { "schema": stream } },
+        }))
+        .refuses(&[FOUND, &["too-many", "folder-changed"]])
 }
 
 fn requests(s: &mut Schemas) -> Vec<Operation> {

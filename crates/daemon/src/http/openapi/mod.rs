@@ -31,7 +31,9 @@ use std::sync::LazyLock;
 const ABOUT: &str = "Sessions are isolated computers on the host's own kernel. The daemon keeps \
     those of one user and serves them over HTTP on a UNIX socket, `api.sock` in its runtime folder, \
     which is that user's alone. With `--listen` it also listens on TCP, where every request needs \
-    the bearer token.\n\n\
+    the bearer token and names the host by an IP address, `localhost`, or a name given with \
+    `--allow-host`. Pages of a browser are refused, wherever they ask: a request with an `Origin` \
+    that was not given with `--allow-origin`.\n\n\
     Whatever is refused or fails is answered with a problem (RFC 9457) whose `code` is stable. 400 \
     means that the request does not fit this document, 422 that it does and cannot be carried out, \
     409 that it contradicts what is, 503 that the host stands in the way, and 507 that it could not \
@@ -46,7 +48,15 @@ const ABOUT: &str = "Sessions are isolated computers on the host's own kernel. T
     what follows (big-endian, at most 1 MiB), and that. Control frames are JSON: \
     `{\"started\": Command}` first and `{\"ended\": Command}` last from the daemon, \
     `{\"signal\": SignalCommand}`, `{\"resize\": Size}` or `\"detach\"` to it. An empty frame of \
-    input is its end.";
+    input is its end.\n\n\
+    Where there is nothing but WebSockets, `attach` is one (RFC 6455, version 13; offered protocols \
+    should include `cowork-stream.v1`). A message is binary and is a frame without its length: a \
+    byte that names the channel, and at most 1 MiB. It is closed with 1000 when everything is said, \
+    1002 for frames that are none, 1003 for text, 1008 for a message that means nothing, and 1009 \
+    for one that is too long. On TCP a browser, which can send no other header, shows the token as \
+    one more protocol: `cowork-token.` and the token in base64url without padding. Whoever comes \
+    back asks with `from` for the output after the bytes it has; `dropped` of the command says \
+    where what is kept begins.";
 
 /// The text of the document.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 /// What every operation can answer.
-const ALWAYS: [&str; 1] = ["no-token"];
+const ALWAYS: [&str; 3] = ["no-token", "foreign-host", "foreign-origin"];
 /// With something in the path that a client chose.
 const NAMED: [&str; 2] = ["malformed", "no-route"];
 /// With a query or headers that are read.

@@ -7,9 +7,11 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Codes, their status, and their meaning.
-pub(super) const PROBLEMS: [(&str, u16, &str); 106] = [
+pub(super) const PROBLEMS: [(&str, u16, &str); 108] = [
     ("malformed", 400, "the request does not fit this document"),
     ("no-token", 401, "the listener on TCP was not shown its token"),
+    ("foreign-host", 403, "the listener on TCP was asked by a name that is not its own"),
+    ("foreign-origin", 403, "a page of a browser asks, of a place that is not allowed"),
     ("link", 403, "the path leads through a symbolic link, which is not followed"),
     ("read-only", 403, "the folder is granted read only"),
     ("refused", 403, "the host's kernel refuses it to this user"),

@@ -36,6 +36,7 @@ pub(super) const GRANTING: &[&str] = &[
     "no-door",
     "bad-limit",
     "bad-rule",
+    "bad-time",
 ];
 
 pub(super) fn operations(s: &mut Schemas) -> Vec<Operation> {
@@ -219,7 +220,7 @@ fn grants(s: &mut Schemas) -> Vec<Operation> {
         )
         .takes::<GrantChange>(s)
         .gives::<Regranted>(200, "The grant as it is now, and what the change did", s)
-        .refuses(&[KEEPER, MAKING, &["no-grant", "creating", "ended", "bad-limit"]]),
+        .refuses(&[KEEPER, MAKING, &["no-grant", "creating", "ended", "bad-limit", "bad-time"]]),
         Operation::new(
             "DELETE /v1/sessions/{id}/grants/{name}",
             "revokeGrant",
