@@ -911,12 +911,16 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__grant)
-            opts="-h --force --direct --guard --quota --quota-files --json --help"
+            opts="-h --force --for --direct --guard --quota --quota-files --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --direct)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

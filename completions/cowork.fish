@@ -281,6 +281,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand attach" -l from -d 'Start 
 complete -c cowork -n "__fish_cowork_using_subcommand attach" -s n -l no-stdin -d 'Send nothing of standard input'
 complete -c cowork -n "__fish_cowork_using_subcommand attach" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand attach" -s h -l help -d 'Print help'
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l for -d 'Revoke it by itself after this time, e.g. `2h`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r

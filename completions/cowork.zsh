@@ -409,6 +409,7 @@ _arguments "${_arguments_options[@]}" : \
 ;;
 (grant)
 _arguments "${_arguments_options[@]}" : \
+'--for=[Revoke it by itself after this time, e.g. \`2h\`]:TIME:_default' \
 '*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
 '--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
 '--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \

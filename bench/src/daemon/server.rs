@@ -131,7 +131,15 @@ fn with_places<'a>(command: &'a mut Command, runtime: &Path, state: &Path) -> &'
 pub(super) fn wanted(site: &Site, id: Option<String>) -> NewSession {
     let path = Raw::new(site.project().as_os_str().as_bytes());
     let (direct, writes) = (Vec::new(), cowork_client::types::WantedWrites::default());
-    let grant = NewGrant { path, access: Access::Write, name: None, force: false, direct, writes };
+    let grant = NewGrant {
+        path,
+        access: Access::Write,
+        name: None,
+        force: false,
+        direct,
+        writes,
+        expires: None,
+    };
     NewSession { id, grants: vec![grant], ..NewSession::default() }
 }
 

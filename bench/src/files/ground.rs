@@ -231,6 +231,7 @@ fn make(place: &Place<'_>, folder: &Path, access: Access) -> Result<String, Stop
         force: true,
         direct: Vec::new(),
         writes: WantedWrites::default(),
+        expires: None,
     });
     let guards = WantedGuards { removals: Some(0), share: Some(0) };
     let limits = WantedLimits { processes: Some(20_000), ..WantedLimits::default() };

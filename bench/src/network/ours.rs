@@ -46,8 +46,15 @@ impl Ours {
         let mut client = server.client()?;
         let path = Raw::new(place.folder.as_os_str().as_bytes());
         let (direct, writes) = (Vec::new(), cowork_client::types::WantedWrites::default());
-        let grant =
-            NewGrant { path, access: Access::Read, name: None, force: false, direct, writes };
+        let grant = NewGrant {
+            path,
+            access: Access::Read,
+            name: None,
+            force: false,
+            direct,
+            writes,
+            expires: None,
+        };
         let rule = |port: u16, tls: TlsTreatment| NetworkRule {
             host: format!("host:{port}"),
             tls,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cowork import Session
+    from cowork.types import FileChange
 
 
 def test_files_go_in_and_come_out(session: Session) -> None:
@@ -115,3 +117,23 @@ async def test_asyncio_has_files_too(folder: Path) -> None:
         assert not await session.files.exists("outputs/a")
         with pytest.raises(NotFound):
             await session.files.read("outputs/a")
+
+
+def test_changes_are_told_until_the_grant_ends(session: Session, folder: Path) -> None:
+    (folder / "below").mkdir()
+    moment = datetime.now(UTC) + timedelta(hours=1)
+    granted = session.grant(Grant(folder, name="watched", expires=moment))
+    assert granted.expires is not None
+    assert abs(granted.expires - moment) < timedelta(seconds=1)
+    with session.files.watch("watched/below") as changes:
+        session.run("cd mnt/watched/below && echo x > a && mv a b", check=True)
+        seen: list[FileChange] = []
+        while not seen or seen[-1].path != "b":
+            seen.append(next(changes))
+        assert ("created", "a") in [(change.kind, change.path) for change in seen]
+        assert (seen[-1].kind, seen[-1].from_) in [("moved", "a"), ("created", None)]
+        session.revoke("watched")
+        assert list(changes) == []
+        assert changes.reason == "revoked"
+    with pytest.raises(NotFound):
+        session.files.watch("watched").open()

@@ -113,7 +113,7 @@ COVERED = {
     " prepareAgent:prepare",
     "Process": "showCommand:status cancelCommand:cancel pauseCommand:pause resumeCommand:resume"
     " resizeTerminal:resize signalCommand:signal writeInput:write",
-    "Files": "listRoot:list readFile:read writeFile:write removeFile:remove",
+    "Files": "listRoot:list readFile:read writeFile:write removeFile:remove watchFiles:watch",
     "Network": "showNetwork:show changeNetwork:change explainNetwork:explain networkHar:har"
     " publishPort:publish unpublishPort:unpublish traffic",
     "Protected": "listProtected:list protect:add unprotect:remove",

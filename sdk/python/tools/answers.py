@@ -28,7 +28,7 @@ PARTS = [
     ("records", r"/audit|/events", "The record, and events."),
     ("folders", r"/grants|/path$", "Granted folders."),
     ("requests", r"/requests", "What sessions ask for."),
-    ("files", r"/files/", "Files of a session."),
+    ("files", r"/files/|/watch/", "Files of a session."),
     ("commands", r"/commands", "Commands."),
     ("network", r"/network|/rules|/presets|/secrets", "What sessions reach, and secrets."),
     (

@@ -193,7 +193,7 @@ async def tour():
         listed = await good(client, "list_files", **here, path=f"mnt/{NAME}")
         kinds = {one["name"]: one["kind"] for one in listed["entries"]}
         assert kinds == {"new": "folder", "notes.md": "file", "run.sh": "file"}, kinds
-        found = await good(client, "search_files", **here, query="less")
+        found = await good(client, "search_files", **here, query="Write less")
         [match] = found["matches"]
         assert match == {"path": f"/sessions/{session}/mnt/{NAME}/notes.md", "line": 3,
                          "text": "Write less."}, match

@@ -4,7 +4,7 @@ use crate::for_everyone;
 use crate::scenario::Scenario;
 use cowork_testbed::Person;
 
-for_everyone!(sqlite, several_processes, mappings, locks, watchers, sockets);
+for_everyone!(sqlite, several_processes, mappings, locks, closed, watchers, sockets);
 
 fn sqlite(person: Person) {
     let before = "
@@ -102,6 +102,60 @@ if pid == 0:
 print(os.waitpid(pid, 0)[1])
 fcntl.flock(os.open('.', os.O_RDONLY), fcntl.LOCK_EX); print('folder locked')
 END
+        ",
+        ..Scenario::default()
+    }
+    .check(person);
+}
+
+/// What was closed is closed: whoever handed it out has let go of it, too.
+fn closed(person: Person) {
+    Scenario {
+        before: "cp /bin/true t; chmod 644 t; touch l",
+        script: "
+            cat > c.c <<'END'
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char program[1 << 20];
+static size_t size;
+static int made(const char *name, int mode, int changed) {
+    int f = open(name, O_WRONLY | O_CREAT | O_EXCL, mode);
+    if (f < 0 || write(f, program, size) != (ssize_t)size) exit(2);
+    if (changed == 1 && fchmod(f, 0755)) exit(3);
+    close(f);
+    if (changed == 2 && chmod(name, 0755)) exit(4);
+    pid_t child = vfork();
+    if (!child) { execl(name, name, (char *)0); _exit(errno == ETXTBSY ? 26 : 99); }
+    int status; waitpid(child, &status, 0); unlink(name);
+    return WEXITSTATUS(status);
+}
+int main(void) {
+    int t = open(\"t\", O_RDONLY), held = 0, owned = 0, leased = 0, busy = 0;
+    size = read(t, program, sizeof program);
+    for (int i = 0; i < 1000; i++) {
+        int f = open(\"l\", O_WRONLY); flock(f, LOCK_EX); close(f);
+        int g = open(\"l\", O_RDONLY); held += flock(g, LOCK_EX | LOCK_NB) != 0; close(g);
+        struct flock whole = { .l_type = F_WRLCK };
+        f = open(\"l\", O_WRONLY); fcntl(f, F_OFD_SETLK, &whole); close(f);
+        whole.l_type = F_RDLCK;
+        g = open(\"l\", O_RDONLY); owned += fcntl(g, F_OFD_SETLK, &whole) != 0; close(g);
+        f = open(\"l\", O_WRONLY); close(f);
+        g = open(\"l\", O_RDONLY); leased += fcntl(g, F_SETLEASE, F_RDLCK) != 0; close(g);
+    }
+    for (int i = 0; i < 100; i++)
+        busy += made(\"p\", 0755, 0) + made(\"p\", 0644, 1) + made(\"p\", 0644, 2);
+    printf(\"held %d owned %d leased %d busy %d\\n\", held, owned, leased, busy);
+    return held + owned + leased + busy != 0;
+}
+END
+            gcc -o c c.c && ./c
         ",
         ..Scenario::default()
     }

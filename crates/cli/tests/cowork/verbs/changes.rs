@@ -2,8 +2,9 @@
 //! folders.
 
 use super::{Desk, id, text};
-use crate::support::for_everyone;
+use crate::support::{for_everyone, until};
 use cowork_testbed::Person;
+use std::process::Stdio;
 
 for_everyone!(
     what_a_command_did_is_shown_and_taken_back,
@@ -13,6 +14,8 @@ for_everyone!(
     a_policy_says_what_may_be_changed,
     staged_changes_are_applied_or_discarded,
     without_the_daemon_rules_hold_and_nothing_is_recorded,
+    where_nobody_can_be_asked_nothing_waits,
+    whoever_is_held_up_by_a_question_is_told,
 );
 
 fn what_a_command_did_is_shown_and_taken_back(person: Person) {
@@ -190,4 +193,46 @@ fn without_the_daemon_rules_hold_and_nothing_is_recorded(person: Person) {
     assert_eq!(desk.work.read(".envrc"), None);
     let explained = desk.say(&["explain", "--grant", &grant]);
     assert!(explained.text().contains("with `--no-daemon` nothing is recorded"));
+}
+
+fn where_nobody_can_be_asked_nothing_waits(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("alone", person);
+    let grant = format!("{}=work", desk.path());
+    let line = "echo fine > mnt/work/fine; echo bad > mnt/work/.envrc";
+    let run = ["run", "--id", id, "--grant", &grant, "--", "sh", "-c", line];
+    // A test has no terminal.
+    let ran = desk.say(&run);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("Permission denied"), "{}", ran.err);
+    let refused = "cowork: sh was refused to create work/.envrc: nobody is there to be asked: ";
+    assert!(ran.err.contains(refused), "{}", ran.err);
+    assert_eq!(desk.work.read("fine").as_deref(), Some("fine\n"));
+    assert_eq!(desk.work.read(".envrc"), None);
+    let told = desk.good(&["audit", id, "--type", "files.refused"]);
+    assert!(told.contains(".envrc") && told.contains("nobody is there to be asked"), "{told}");
+}
+
+fn whoever_is_held_up_by_a_question_is_told(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("held", person);
+    desk.make(id, &[]);
+    let beside = cowork_testbed::Folder::new(person, "beside");
+    let told = std::fs::File::create(beside.path().join("told")).expect("ours");
+    let mut exec = desk.command(&["exec", id, "--", "sh", "-c", "echo use > mnt/work/.envrc"]);
+    exec.stdin(Stdio::null()).stdout(Stdio::null()).stderr(told);
+    let mut exec = exec.spawn().expect("the program is there");
+    let said = || beside.read("told").unwrap_or_default();
+    until("it is told", || said().lines().count() == 3);
+    let said = said();
+    let said = said.trim_end();
+    let request = said.strip_prefix("cowork: request ").and_then(|rest| rest.split(' ').next());
+    let request = request.unwrap_or_else(|| panic!("{said}"));
+    assert!(said.contains("waits for your answer (file): "), "{said}");
+    assert!(said.contains(&format!("{}/.envrc\n", desk.path())), "{said}");
+    assert!(said.ends_with(&format!("`cowork decide {request} allow`, or `reject`")), "{said}");
+    assert_eq!(desk.work.read(".envrc"), None);
+    desk.good(&["decide", request, "yes"]);
+    assert!(exec.wait().expect("ours").success());
+    assert_eq!(desk.work.read(".envrc").as_deref(), Some("use\n"));
 }

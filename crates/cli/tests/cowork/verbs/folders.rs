@@ -11,6 +11,7 @@ for_everyone!(
     sensitive_places_have_to_be_meant,
     a_folder_that_is_asked_for_is_given,
     no_is_an_answer,
+    a_folder_is_granted_for_a_time,
 );
 
 fn show(folder: &Folder) -> &str {
@@ -205,4 +206,20 @@ fn no_is_an_answer(person: Person) {
         1,
         "cowork: a no is for once or for always\n  hint: say `--always`, or nothing\n",
     );
+}
+
+fn a_folder_is_granted_for_a_time(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("for-a-time", person);
+    desk.make(id, &[]);
+    let data = Folder::new(person, "data");
+    let grant = format!("{}=data", show(&data));
+    desk.good(&["grant", id, &grant, "--for", "1h"]);
+    let status = desk.good(&["status", id]);
+    assert!(status.contains("   until 2"), "{status}");
+    // The same folder again: another time, and nothing else.
+    desk.good(&["grant", id, &grant, "--for", "2s"]);
+    until("it has ended", || !desk.good(&["status", id]).contains("mnt/data"));
+    let refused = desk.say(&["grant", id, &grant, "--for", "99999d"]);
+    assert!(refused.err.contains("a folder is not granted for `99999d`"), "{}", refused.err);
 }

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import types
-from .._wire import Call, path, target
+from .._wire import Call, path, segment, target
 from ..errors import Conflict, CoworkError, InvalidRequest, NotFound
+from .watch import AsyncWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
@@ -112,6 +113,13 @@ class AsyncFiles:
         return await self._client.every(
             types.FileEntry, self._target(path).partition("?")[0], {"list": True, "limit": 1000}
         )
+
+    def watch(self, path: str) -> AsyncWatch:
+        """Changes in a folder and those below it, as they happen: iterate, and close."""
+        root, _, below = self._place(path).partition("/")
+        where = f"/v1/sessions/{self._session}/watch/{segment(root)}"
+        query = {"path": below or None}
+        return AsyncWatch(self._client.transport, target(where, query))
 
     async def stat(self, path: str) -> types.FileEntry:
         """What a name is, without following a link."""

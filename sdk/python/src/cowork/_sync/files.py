@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import types
-from .._wire import Call, path, target
+from .._wire import Call, path, segment, target
 from ..errors import Conflict, CoworkError, InvalidRequest, NotFound
+from .watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,6 +112,13 @@ class Files:
         return self._client.every(
             types.FileEntry, self._target(path).partition("?")[0], {"list": True, "limit": 1000}
         )
+
+    def watch(self, path: str) -> Watch:
+        """Changes in a folder and those below it, as they happen: iterate, and close."""
+        root, _, below = self._place(path).partition("/")
+        where = f"/v1/sessions/{self._session}/watch/{segment(root)}"
+        query = {"path": below or None}
+        return Watch(self._client.transport, target(where, query))
 
     def stat(self, path: str) -> types.FileEntry:
         """What a name is, without following a link."""

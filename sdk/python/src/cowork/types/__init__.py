@@ -31,7 +31,7 @@ from .changes import (
 )
 from .commands import Command, CommandState, CommandUsage, Reason, StreamKind, Streams, Whom
 from .daemon import Fact, Info
-from .files import FileEntry
+from .files import FileChange, FileChangeKind, FileEntry
 from .folders import (
     Access,
     Caps,
@@ -68,7 +68,7 @@ from .network import (
     TlsTreatment,
     Traffic,
 )
-from .records import AuditProblem, Event, Record, Verified
+from .records import AuditProblem, CloudEvent, Event, Record, Verified
 from .requests import Asked, Decision, RequestInfo, RequestState
 from .results import Answer, Output, Result, StreamName
 from .sessions import (
@@ -154,6 +154,7 @@ __all__ = [
     "ChangedFile",
     "ChangedFolder",
     "Changes",
+    "CloudEvent",
     "Command",
     "CommandBrief",
     "CommandState",
@@ -165,6 +166,8 @@ __all__ = [
     "Enforced",
     "Event",
     "Fact",
+    "FileChange",
+    "FileChangeKind",
     "FileEntry",
     "Grant",
     "GrantInfo",

@@ -113,6 +113,8 @@ class GrantInfo:
     """Folders below it that are writable without a record."""
     writes: Writes
     """What is allowed, where that differs from what the session as a whole has."""
+    expires: datetime | None = None
+    """When it is revoked by itself."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = ["AuditProblem", "Event", "Record", "Verified"]
+__all__ = ["AuditProblem", "CloudEvent", "Event", "Record", "Verified"]
 
 
 @dataclass(frozen=True)
@@ -72,3 +72,27 @@ class Event:
     """The session."""
     data: Any
     """The details."""
+
+
+@dataclass(frozen=True)
+class CloudEvent:
+    """An event as ``CloudEvents`` 1.0 has it, in its JSON format."""
+
+    specversion: str
+    """``1.0``."""
+    id: str
+    """The event's number, as text."""
+    source: str
+    """``/sessions/ID``, or ``/daemon``."""
+    type: str
+    """What happened, e.g. ``session.state``."""
+    time: datetime
+    """When."""
+    datacontenttype: str
+    """``application/json``."""
+    seq: int
+    """The event's number: an extension, to put events in order."""
+    data: Any
+    """The details."""
+    subject: str | None = None
+    """What it happened to, e.g. ``commands/3``, where it is one thing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from .._json import plain, present, raw
@@ -46,6 +46,10 @@ def span(value: Span | None) -> str | None:
     return f"{max(0, round(seconds * 1000))}ms"
 
 
+def _moment(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def host_path(path: PathName) -> str:
     """Make a path of the host absolute."""
     return str(Path(path).expanduser().absolute())
@@ -59,6 +63,7 @@ class Grant:
     folder until they are applied; ``"direct"`` has no record. ``direct`` names folders below it
     that are writable without a record. ``writes`` is what is allowed, where that differs from what
     the session as a whole has. ``force`` says that it is meant although the place is sensitive.
+    At ``expires``, a moment with a time zone, it is revoked by itself.
     """
 
     path: PathName
@@ -67,6 +72,7 @@ class Grant:
     force: bool = False
     direct: tuple[str, ...] = ()
     writes: Writes | None = None
+    expires: datetime | None = None
 
     def body(self) -> dict[str, object]:
         """Say it as the daemon reads it."""
@@ -77,6 +83,7 @@ class Grant:
             force=self.force or None,
             direct=[raw(path) for path in self.direct] or None,
             writes=None if self.writes is None else plain(self.writes),
+            expires=None if self.expires is None else _moment(self.expires),
         )
 
 
