@@ -162,6 +162,12 @@ pub(crate) fn read_at(base: BorrowedFd<'_>, name: &str) -> Result<String, Errno>
     read_all(file.as_fd())
 }
 
+/// What the kernel tells of a process in one of its files. Names are chosen by the process itself
+/// and need not be text: what is not is replaced, so that nobody hides behind a name.
+pub(crate) fn told_of(pid: impl std::fmt::Display, name: &str) -> Option<String> {
+    read_at(CWD, &format!("/proc/{pid}/{name}")).ok()
+}
+
 /// Reads such a file from its beginning, whatever was read of it before.
 pub(crate) fn read_all(file: BorrowedFd<'_>) -> Result<String, Errno> {
     let mut text = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    fn at(&self) -> String {
+    pub(crate) fn at(&self) -> String {
         self.known.at(&format!("/commands/{}", self.number))
     }
 }

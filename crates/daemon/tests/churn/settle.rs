@@ -2,10 +2,10 @@
 
 use crate::client::{Answer, Caller};
 use crate::load::{Started, examine, remove};
-use crate::look::{until, until_some};
+use crate::look::until_some;
 use crate::site::lock;
 use crate::world::{Held, Known, World, canary};
-use cowork_client::types::{Command, Session, State};
+use cowork_client::types::{Command, Processes, Session, State};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,12 +25,39 @@ pub(crate) fn settle(world: &World, started: &[Started]) {
         }
     }
     for started in started {
-        until("the command has ended", || examine(&mut caller, started));
+        await_end(&mut caller, started);
     }
     for session in world.site.sessions() {
         remove(&mut caller, &session.id);
     }
     assert_eq!(world.site.sessions().len(), 0, "all were removed");
+}
+
+/// Waits until a command has ended; if it does not, says what is known of it.
+fn await_end(caller: &mut Caller<'_>, started: &Started) {
+    let end = std::time::Instant::now() + crate::look::PATIENCE;
+    while !examine(caller, started) {
+        if std::time::Instant::now() > end {
+            let command = caller.get("command", started.at());
+            let session = caller.get("session", started.known.at(""));
+            let mut processes = String::new();
+            if let Answer::Done(found) = caller.get("processes", started.known.at("/processes")) {
+                let found: Processes = serde_json::from_value(found).expect("they are");
+                processes.extend(found.processes.iter().map(|one| doing(one.pid)));
+            }
+            panic!("{} does not end: {command:?}\nof {session:?}\n{processes}", started.at());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// What a process does, as the kernel tells it.
+fn doing(pid: i32) -> String {
+    let told = ["stat", "wchan", "syscall", "cmdline"].map(|name| {
+        let text = std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        String::from_utf8_lossy(&text).trim_end().to_owned()
+    });
+    format!("{told:?}\n")
 }
 
 /// Brings a session to life, and looks from inside.

@@ -280,7 +280,7 @@ fn exact_handle_of(thread: u32) -> Result<OwnedFd, Errno> {
 
 /// The process that a thread belongs to.
 fn leader_of(thread: u32) -> Option<Pid> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let status = crate::kernel::told_of(thread, "status")?;
     let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     Pid::from_raw(leader.trim().parse().ok()?)
 }

@@ -4,6 +4,7 @@
 //! parent has ended is a child of PID 1, and its session still tells where it came from. One that
 //! has both lost its parents and made a session of its own cannot be followed.
 
+use crate::kernel::told_of;
 use rustix::process::{Pid, Signal, getsid, kill_process};
 use std::collections::{HashMap, HashSet};
 
@@ -115,7 +116,7 @@ fn processes() -> HashMap<i32, Known> {
 }
 
 fn look_at(pid: i32) -> Option<Known> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = told_of(pid, "stat")?;
     // The name is in parentheses and may contain anything; the fields after it are numbers.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let parent = fields.nth(1)?.parse().ok()?;

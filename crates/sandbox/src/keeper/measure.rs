@@ -5,10 +5,9 @@
 //! so that nothing is missing from the sum. Only memory is what it is at this moment.
 
 use crate::keeper::{Session, tree};
-use crate::kernel::{read_all, read_at};
+use crate::kernel::{read_all, told_of};
 use cowork_api::keeper::{MAX_LISTED, Measured, Process};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::CWD;
 
 /// Looks at a session, and remembers the most memory that was seen.
 pub(crate) fn measure(session: &mut Session) -> Measured {
@@ -28,7 +27,7 @@ pub(crate) fn measure(session: &mut Session) -> Measured {
             sum.pages += pages(pid).unwrap_or(0);
         }
         let held = session.storage.as_ref().filter(|_| pid == init);
-        let io = held.map_or_else(|| file_of(pid, "io"), |file| read_all(file.as_fd()).ok());
+        let io = held.map_or_else(|| told_of(pid, "io"), |file| read_all(file.as_fd()).ok());
         let (read, written) = io.and_then(|io| storage(&io)).unwrap_or((0, 0));
         sum.read += read;
         sum.written += written;
@@ -98,12 +97,8 @@ pub(crate) fn scratch_used(scratch: &OwnedFd) -> Option<u64> {
     Some(stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize))
 }
 
-fn file_of(pid: i32, name: &str) -> Option<String> {
-    read_at(CWD, &format!("/proc/{pid}/{name}")).ok()
-}
-
 fn process(pid: i32) -> Option<Process> {
-    let status = file_of(pid, "status")?;
+    let status = told_of(pid, "status")?;
     let field = |name: &str| {
         status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     };
@@ -115,7 +110,7 @@ fn process(pid: i32) -> Option<Process> {
 
 /// CPU time of a process and of the children that it waited for, in ticks of the kernel's clock.
 fn ticks(pid: i32) -> Option<u64> {
-    let stat = file_of(pid, "stat")?;
+    let stat = told_of(pid, "stat")?;
     // The name is in parentheses and may contain anything; the fields after it are numbers.
     let fields = stat.rsplit_once(") ")?.1.split(' ').skip(11).take(4);
     Some(fields.filter_map(|field| field.parse::<u64>().ok()).sum())
@@ -123,7 +118,7 @@ fn ticks(pid: i32) -> Option<u64> {
 
 /// Pages of a process that are in memory.
 fn pages(pid: i32) -> Option<u64> {
-    file_of(pid, "statm")?.split(' ').nth(1)?.parse().ok()
+    told_of(pid, "statm")?.split(' ').nth(1)?.parse().ok()
 }
 
 /// Bytes that a process and the children that it waited for read from storage and wrote to it.

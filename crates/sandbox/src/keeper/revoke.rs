@@ -196,7 +196,7 @@ pub(crate) fn kill(
 /// Whether mounts came along with the folder. They are locked for an ordinary user, and while
 /// they are there the kernel calls the folder busy.
 fn has_locked_submounts(point: &Path) -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = crate::kernel::told_of("self", "mountinfo").unwrap_or_default();
     mounts
         .lines()
         .filter_map(Mount::parse)

@@ -1,5 +1,6 @@
 //! The processes of a session, seen from outside: who they are, what they hold, stopping them.
 
+use crate::kernel::told_of;
 use cowork_sys::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
@@ -67,34 +68,46 @@ fn descendants_by_parents(init: i32) -> Vec<i32> {
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = told_of(pid, "stat")?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 /// Whether `init` is above `pid`.
+///
+/// A parent that ends while the way up is read breaks it off: its children have another parent then,
+/// and the way is read again. Taken for an answer, it would leave a stopped process behind.
 fn descends(pid: i32, init: i32) -> bool {
+    /// Parents that end in a row, while their descendant stays.
+    const TRIES: u32 = 1000;
+    (0..TRIES).find_map(|_| is_below(pid, init)).unwrap_or(false)
+}
+
+/// The same from one reading; `None` if a parent on the way up was gone.
+fn is_below(pid: i32, init: i32) -> Option<bool> {
     /// Deeper than any tree of processes that a session can make.
     const DEPTH: u32 = 100_000;
     let mut at = pid;
     for _ in 0..DEPTH {
         match parent_of(at) {
-            Some(parent) if parent == init => return true,
+            Some(parent) if parent == init => return Some(true),
             Some(parent) if parent > 0 => at = parent,
-            _ => return false,
+            Some(_) => return Some(false),
+            None if at == pid => return Some(false),
+            None => return None,
         }
     }
-    false
+    Some(false)
 }
 
 /// The state letter and the name of a process.
 fn state_of(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = told_of(pid, "stat")?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The name of a process, for a report.
 pub(crate) fn name_of(pid: i32) -> String {
-    plain(&std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default())
+    plain(&told_of(pid, "comm").unwrap_or_default())
 }
 
 /// A name that a process chose itself: nothing but plain letters reaches a terminal.
@@ -189,7 +202,7 @@ impl Hold {
     /// Whether process `pid` holds on to the mount or to one below it: by a descriptor, its working
     /// or root directory, its program, or a mapping.
     pub(crate) fn is_on(&self, pid: i32) -> bool {
-        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let mounts = told_of(pid, "mountinfo").unwrap_or_default();
         let mounts = mounts.lines().filter_map(Mount::parse);
         let copies: HashSet<u64> =
             mounts.filter(|m| m.point.starts_with(&self.point)).map(|m| m.id).collect();

@@ -70,7 +70,8 @@ fn what_an_ended_command_left_behind_is_still_its_tree() {
         room.send(&ToInit::Acknowledge { command: again.number }, &[]);
         signal_tree(&room, &again, 9);
         assert!(room.ping());
-        assert_eq!(sleepers(&room).len(), 1);
+        // Its child may not have become what it is to be when it ended.
+        assert!(eventually(|| sleepers(&room).len() == 1), "it was not meant");
     });
 }
 
