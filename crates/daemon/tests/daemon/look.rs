@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest time that anything is waited for, on a slow and busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time that anything is waited for, on a machine that is slow, busy, and stands still for
+/// many seconds when its disk does.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Waits until something is so.
 #[track_caller]
