@@ -13,6 +13,7 @@
 mod bound;
 mod connect;
 mod files;
+mod turn;
 
 use bound::BoundSockets;
 use cowork_policy::seccomp::Arch;
@@ -32,6 +33,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use turn::Turn;
 
 /// Most calls that are in work at once: each has a thread, and a slot in the table.
 const SLOTS: usize = 256;
@@ -69,6 +71,8 @@ struct Broker {
     asking: AtomicUsize,
     /// Threads there are.
     threads: AtomicUsize,
+    /// Which of them wait for calls.
+    turn: Turn,
 }
 
 /// Serves until the session is gone. The arguments are the device number of the session's scratch,
@@ -99,6 +103,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
         connecting: AtomicUsize::new(0),
         asking: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
+        turn: Turn::default(),
     });
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Older kernels wake this process on any CPU, which costs time and nothing else.
@@ -143,18 +148,31 @@ impl Broker {
     /// One thread: receives calls and answers them. Each thread owns one slot of the table.
     fn work(&self, slot: usize) -> Result<(), Errno> {
         own_mask_and_folder()?;
-        loop {
-            let place = slot * NUMBERS_PER_CALL;
-            let call = match receive(self.listener.as_fd(), &self.in_flight, place) {
+        while self.turn.take() {
+            let call = match self.receive(slot) {
                 Ok(call) => call,
-                Err(Errno::INTR) => continue,
-                // Either this caller died, or the last process under the filter did.
-                Err(Errno::NOENT) if !self.is_over() => continue,
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    self.turn.end();
+                    return Err(errno);
+                }
             };
+            self.turn.leave();
             self.reinforce();
             self.answer(&call);
             self.release(slot);
+        }
+        Ok(())
+    }
+
+    /// The next call, into this slot of the table.
+    fn receive(&self, slot: usize) -> Result<Notification, Errno> {
+        loop {
+            match receive(self.listener.as_fd(), &self.in_flight, slot * NUMBERS_PER_CALL) {
+                Err(Errno::INTR) => {}
+                // Either this caller died, or the last process under the filter did.
+                Err(Errno::NOENT) if !self.is_over() => {}
+                received => return received,
+            }
         }
     }
 
