@@ -25,7 +25,7 @@ const TTL: u32 = 10;
 /// Longest question over UDP that is read.
 const MAX_QUESTION: usize = 4096;
 /// Most questions in a second; what comes beyond is refused unread.
-const MAX_QUESTIONS: u32 = 5_000;
+const MAX_QUESTIONS: u32 = 20_000;
 /// Most connections for questions at a time.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest that a connection may be silent.

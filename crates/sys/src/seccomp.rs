@@ -112,18 +112,24 @@ pub fn receive(
     // as there are at this address, in a table that outlives the call.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, call.as_ptr()) };
     check(libc::c_long::from(result))?;
+    received(table, place).ok_or(Errno::NOENT)
+}
+
+/// The call that the table holds from `place` on; nothing if there is none.
+pub fn received(table: &Numbers, place: usize) -> Option<Notification> {
     let number = |offset| table.get(place + offset);
     // Two halves lie in one number: the thread and flags, then the call and its architecture.
     let half = |offset| {
         let [a, b, c, d, ..] = number(offset).to_ne_bytes();
         [a, b, c, d]
     };
-    Ok(Notification {
+    let call = Notification {
         id: number(0),
         thread: u32::from_ne_bytes(half(1)),
         number: i32::from_ne_bytes(half(2)),
         arguments: [4, 5, 6, 7, 8, 9].map(number),
-    })
+    };
+    (call.id != 0).then_some(call)
 }
 
 /// Whether the call still waits: its caller lives, and its thread id still names it.

@@ -43,8 +43,12 @@ impl Work {
             // A call that its broker had in work when it died fails, and is made again.
             Self::Connecting => {
                 "exec /usr/bin/python3 -uc 'import os, socket, time\n\
-                 name = \"/tmp/%d.sock\" % os.getpid()\n\
-                 server = socket.socket(socket.AF_UNIX); server.bind(name); server.listen(100)\n\
+                 server = socket.socket(socket.AF_UNIX)\n\
+                 def bind(i):\n \
+                  global name; name = \"/tmp/%d.%d.sock\" % (os.getpid(), i)\n \
+                  try: server.bind(name); return True\n \
+                  except InterruptedError: return server.getsockname() == name\n\
+                 any(map(bind, range(100))) or exit(8); server.listen(100)\n\
                  def connect():\n \
                   try: socket.socket(socket.AF_UNIX).connect(name); return True\n \
                   except OSError: time.sleep(0.01); return False\n\

@@ -4,7 +4,7 @@
 //! itself. For UNIX sockets the path is resolved as the caller sees it, to a handle as well, and
 //! the connection is made through that handle: nothing is looked up twice.
 
-use crate::broker::{Broker, low_half, thread_handle_of};
+use crate::broker::{Broker, MAX_CONNECTING, low_half, thread_handle_of};
 use cowork_sys::Errno;
 use cowork_sys::memory::read_process;
 use cowork_sys::net::connect_raw;
@@ -53,8 +53,7 @@ fn connect(broker: &Broker, call: &Notification) -> Result<(), Errno> {
     if !still_waits(broker.listener.as_fd(), call.id) {
         return Err(Errno::SRCH);
     }
-    let family = rustix::net::sockopt::socket_domain(&socket)?;
-    match unix_path(family, address) {
+    match unix_path(&socket, address)? {
         None => patiently(broker, call.id, &socket, address),
         Some(path) => {
             let target = caller.resolve(Path::new(OsStr::from_bytes(path)))?;
@@ -74,23 +73,39 @@ fn patiently(broker: &Broker, id: u64, socket: &OwnedFd, address: &[u8]) -> Resu
         return connect_raw(socket.as_fd(), address);
     }
     let mut pause = Duration::from_micros(200);
+    let mut waiting = None;
     loop {
         rustix::fs::fcntl_setfl(socket, flags | OFlags::NONBLOCK)?;
-        let connected = connect_raw(socket.as_fd(), address);
+        let connected = match connect_raw(socket.as_fd(), address) {
+            // Within the session's network the other end has answered by now.
+            Err(Errno::INPROGRESS) => connect_raw(socket.as_fd(), address),
+            result => result,
+        };
         rustix::fs::fcntl_setfl(socket, flags)?;
-        match connected {
+        let wait = match connected {
             // The queue of a UNIX socket is full: there is nothing to wait on but time.
-            Err(Errno::AGAIN) => std::thread::sleep(pause),
-            Err(Errno::INPROGRESS) => {
-                return finish(broker, id, socket, SLICE);
-            }
+            Err(Errno::AGAIN) => Wait::Time,
+            Err(Errno::INPROGRESS | Errno::ALREADY) => Wait::Socket,
             result => return result,
+        };
+        if waiting.is_none() {
+            waiting = Some(broker.wait(&broker.connecting, MAX_CONNECTING).ok_or(Errno::AGAIN)?);
+        }
+        match wait {
+            Wait::Time => std::thread::sleep(pause),
+            Wait::Socket => return finish(broker, id, socket, SLICE),
         }
         pause = (pause * 2).min(SLICE);
         if !still_waits(broker.listener.as_fd(), id) {
             return Err(Errno::SRCH);
         }
     }
+}
+
+/// What a connection waits for.
+enum Wait {
+    Time,
+    Socket,
 }
 
 /// Waits for a connection that is under way.
@@ -110,16 +125,20 @@ fn finish(broker: &Broker, id: u64, socket: &OwnedFd, slice: Duration) -> Result
 }
 
 /// The path in an address of a UNIX socket; `None` for other families, for abstract names, which
-/// belong to the session's network, and for addresses that the kernel will refuse.
-fn unix_path(family: AddressFamily, address: &[u8]) -> Option<&[u8]> {
-    let (stated, name) = address.split_first_chunk::<FAMILY>()?;
-    let unix = AddressFamily::UNIX.as_raw();
-    if family != AddressFamily::UNIX || u16::from_ne_bytes(*stated) != unix {
-        return None;
+/// belong to the session's network, and for addresses that the kernel will refuse. A UNIX socket
+/// takes no address that states another family, so the socket itself is looked at only for one that
+/// states this one.
+fn unix_path<'a>(socket: &OwnedFd, address: &'a [u8]) -> Result<Option<&'a [u8]>, Errno> {
+    let Some((stated, name)) = address.split_first_chunk::<FAMILY>() else { return Ok(None) };
+    let stated = u16::from_ne_bytes(*stated);
+    if stated != AddressFamily::UNIX.as_raw()
+        || rustix::net::sockopt::socket_domain(socket)? != AddressFamily::UNIX
+    {
+        return Ok(None);
     }
     // The kernel takes a name up to the first NUL, and one that starts with it as abstract.
     let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    (!path.is_empty()).then_some(path)
+    Ok((!path.is_empty()).then_some(path))
 }
 
 /// Refuses a socket that the session did not bind.

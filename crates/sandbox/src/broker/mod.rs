@@ -8,7 +8,8 @@
 //! `CAP_SYS_PTRACE`, to look at the session's processes.
 //!
 //! Calls that were received and not answered are kept in a file that outlives the process, into
-//! which the kernel writes them: if it dies, the next broker answers them as interrupted.
+//! which the kernel writes them: if it dies, the next broker makes a connection again, and answers
+//! other calls as interrupted.
 
 mod bound;
 mod connect;
@@ -22,7 +23,7 @@ use cowork_sys::identity::take_over;
 use cowork_sys::memory::Numbers;
 use cowork_sys::process::own_mask_and_folder;
 use cowork_sys::seccomp::{
-    Answer, NUMBERS_PER_CALL, Notification, answer, give, receive, wake_synchronously,
+    Answer, NUMBERS_PER_CALL, Notification, answer, give, receive, received, wake_synchronously,
 };
 use files::{Files, Outcome};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -108,13 +109,13 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Older kernels wake this process on any CPU, which costs time and nothing else.
     cowork_sys::ignore(wake_synchronously(broker.listener.as_fd()));
-    broker.answer_orphans();
     if let Some(files) = &broker.files {
         files.wait_for_folders();
         let own = Arc::clone(&broker);
         let tended = start(move || own.files.as_ref().map(|files| files.tend(&own)));
         tended.map_err(|_no_thread| Errno::AGAIN)?;
     }
+    broker.take_over()?;
     broker.work(0)
 }
 
@@ -132,22 +133,44 @@ fn files_of(arguments: &[String]) -> Option<Files> {
 }
 
 impl Broker {
-    /// Answers the calls that a broker before this one left unanswered.
-    fn answer_orphans(&self) {
-        for slot in 0..SLOTS {
-            let id = self.in_flight.get(slot * NUMBERS_PER_CALL);
-            if id != 0 {
-                // The call may have been carried out or not. `EINTR` says just that of a connect:
-                // a second one succeeds, or tells that the socket is connected.
-                cowork_sys::ignore(answer(self.listener.as_fd(), id, Answer::Error(Errno::INTR)));
-                self.release(slot);
-            }
+    /// Takes over the calls that a broker before this one left unanswered. Each is in the slot of
+    /// the thread that received it, so that there are as many threads again.
+    fn take_over(self: &Arc<Self>) -> Result<(), Errno> {
+        let left = (0..SLOTS).rfind(|slot| self.left(*slot).is_some()).unwrap_or(0);
+        self.threads.store(left + 1, Ordering::SeqCst);
+        for slot in 1..=left {
+            let own = Arc::clone(self);
+            start(move || own.work(slot)).map_err(|_no_thread| Errno::AGAIN)?;
         }
+        Ok(())
+    }
+
+    /// The call in a slot of the table.
+    fn left(&self, slot: usize) -> Option<Notification> {
+        received(&self.in_flight, slot * NUMBERS_PER_CALL)
+    }
+
+    /// Answers the call that the last broker left in a slot. It may have been carried out or not. A
+    /// connection is made again, which tells whether it was made: many programs take `EINTR` for
+    /// one that is under way, and wait for it. Of other calls only `EINTR` says the truth.
+    fn answer_orphan(&self, slot: usize) {
+        let Some(call) = self.left(slot) else { return };
+        let outcome = match self.is_connect(&call).then(|| connect::decide(self, &call)) {
+            // The last broker has made it, or has begun to.
+            Some(Answer::Error(Errno::ISCONN)) => Answer::Value(0),
+            Some(Answer::Error(Errno::ALREADY)) => Answer::Error(Errno::INPROGRESS),
+            Some(outcome) => outcome,
+            None => Answer::Error(Errno::INTR),
+        };
+        // A caller that died meanwhile needs no answer.
+        cowork_sys::ignore(answer(self.listener.as_fd(), call.id, outcome));
+        self.release(slot);
     }
 
     /// One thread: receives calls and answers them. Each thread owns one slot of the table.
     fn work(&self, slot: usize) -> Result<(), Errno> {
         own_mask_and_folder()?;
+        self.answer_orphan(slot);
         while self.turn.take() {
             let call = match self.receive(slot) {
                 Ok(call) => call,
@@ -250,13 +273,14 @@ impl Broker {
         self.in_flight.get(TOLD)
     }
 
+    fn is_connect(&self, call: &Notification) -> bool {
+        i32::try_from(self.connect).is_ok_and(|number| number == call.number)
+    }
+
     /// A call that is not about files.
     fn other(&self, call: &Notification) -> Answer {
-        if i32::try_from(self.connect).is_ok_and(|number| number == call.number) {
-            match self.wait(&self.connecting, MAX_CONNECTING) {
-                Some(_waiting) => connect::decide(self, call),
-                None => Answer::Error(Errno::AGAIN),
-            }
+        if self.is_connect(call) {
+            connect::decide(self, call)
         } else {
             // Only calls about files come here beside connections: without folders that are
             // changed here, the session's mounts decide.

@@ -64,6 +64,7 @@ impl Networks {
         // Should it stay down, it is not the one that a session gets.
         self.present = Present::Taken;
         cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
+        reuse_ports();
         self.present = Present::Free;
         Ok(())
     }
@@ -82,6 +83,15 @@ impl Networks {
         self.present = Present::Taken;
         Ok(())
     }
+}
+
+/// Lets ports of connections that have ended be used again after a second, as the kernel does by
+/// itself for addresses of the loopback only. Those that stand for names are none: without it a
+/// session that has made some ten thousand connections within a minute searches long for a free port,
+/// and then finds none. Both ends are within the network, so nothing of an old connection is on its way
+/// any more. Where it cannot be set, that stays so.
+fn reuse_ports() {
+    cowork_sys::ignore(std::fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "1"));
 }
 
 fn name() -> Result<String, rustix::io::Errno> {
