@@ -3,6 +3,7 @@
 use super::names::{BodyId, Names, ThingId};
 use super::tree::kind;
 use crate::record::{Meta, Saved, State};
+use cowork_api::files::FileKind;
 
 impl Names {
     /// Learns at the end of a set which inode something has that was made or moved.
@@ -75,7 +76,9 @@ impl Names {
     }
 
     fn is_name_of(&self, body: BodyId, mode: u32, links: u32) -> bool {
-        self.bodies.get(body).is_some_and(|body| {
+        // A folder has one name, however many links.
+        let file = kind(mode) != FileKind::Folder;
+        self.bodies.get(body).filter(|_| file).is_some_and(|body| {
             let before = body.before.as_ref();
             let alike = before.is_none_or(|meta| kind(meta.mode) == kind(mode));
             let several = before.map_or(1, |meta| meta.links).max(links) > 1;

@@ -68,7 +68,8 @@ impl Undos {
 }
 
 impl Names {
-    /// What is gone that an undo may have brought back or replaced, by where it was.
+    /// What is gone that an undo may have brought back or replaced, by where it was last and where
+    /// it was before all that is taken back.
     fn gone_by(&self, (undo, of): (u32, &[u32])) -> HashMap<Slot, Vec<ThingId>> {
         let mut gone: HashMap<Slot, Vec<ThingId>> = HashMap::new();
         for (id, thing) in self.things.iter().enumerate() {
@@ -77,6 +78,9 @@ impl Names {
                 && (last.by == undo || of.contains(&last.by))
             {
                 gone.entry(last.slot.clone()).or_default().push(id);
+                if matches!(thing.home, Slot::In(..)) && thing.home != last.slot {
+                    gone.entry(thing.home.clone()).or_default().push(id);
+                }
             }
         }
         gone
@@ -95,8 +99,15 @@ impl Names {
         let by = |id: &ThingId| last(id).map(|last| last.by);
         let kind = self.kind(new);
         let alike = |id: &&ThingId| last(id).is_some_and(|last| last.kind == kind) && **id != new;
-        let back = former.iter().rev().filter(alike).find(|id| by(id) != Some(undo));
+        let returned = || former.iter().rev().filter(alike).filter(|id| by(id) != Some(undo));
+        let place = &self.thing(new)?.now;
+        let home = |id: &&ThingId| self.thing(**id).is_some_and(|thing| thing.home == *place);
+        let back = returned().find(home).or_else(|| returned().next());
         let rewritten = former.iter().rev().filter(alike).find(|id| by(id) == Some(undo));
+        // Of what was there before the undo takes nothing away, so that it was written anew, even if
+        // something else had been under that name in between.
+        let stays = |id: &&ThingId| self.thing(**id).is_some_and(|thing| thing.home != Slot::Gone);
+        let back = back.filter(|_| !rewritten.as_ref().is_some_and(stays));
         back.or(rewritten.filter(|_| which == Former::All)).copied()
     }
 
@@ -148,6 +159,12 @@ impl Names {
             }
         } else if !known(former) {
             self.join(old, body);
+        }
+        // It is no second name: who gets its inode later is no fellow of it.
+        for body in [former, body] {
+            if let Some(body) = self.bodies.get_mut(body) {
+                body.names.retain(|name| *name != new);
+            }
         }
     }
 }
