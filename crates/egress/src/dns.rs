@@ -24,8 +24,10 @@ use tokio::time::timeout;
 const TTL: u32 = 10;
 /// Longest question over UDP that is read.
 const MAX_QUESTION: usize = 4096;
-/// Most questions in a second; what comes beyond is refused unread.
-const MAX_QUESTIONS: u32 = 20_000;
+/// Most questions at once; what comes beyond is refused unread.
+const MAX_QUESTIONS: f64 = 20_000.0;
+/// How many more may be asked with each second.
+const QUESTIONS_A_SECOND: f64 = 2_500.0;
 /// Most connections for questions at a time.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest that a connection may be silent.
@@ -39,11 +41,11 @@ pub(crate) struct Answerer {
     refused: Mutex<RefusedNames>,
 }
 
-/// How many questions came in this second.
+/// How many questions may still be asked.
 #[derive(Debug)]
 struct Pace {
     since: Instant,
-    count: u32,
+    left: f64,
 }
 
 /// What is known about a name.
@@ -62,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Answerer {
     pub(crate) fn new(house: Arc<House>) -> Arc<Self> {
-        let pace = Mutex::new(Pace { since: Instant::now(), count: 0 });
+        let pace = Mutex::new(Pace { since: Instant::now(), left: MAX_QUESTIONS });
         Arc::new(Self { house, pace, refused: Mutex::default() })
     }
 
@@ -148,11 +150,12 @@ impl Answerer {
 
     fn keeps_pace(&self) -> bool {
         let mut pace = lock(&self.pace);
-        if pace.since.elapsed() >= Duration::from_secs(1) {
-            *pace = Pace { since: Instant::now(), count: 0 };
-        }
-        pace.count += 1;
-        pace.count <= MAX_QUESTIONS
+        let now = Instant::now();
+        let more = now.duration_since(pace.since).as_secs_f64() * QUESTIONS_A_SECOND;
+        let left = (pace.left + more).min(MAX_QUESTIONS);
+        let keeps = left >= 1.0;
+        *pace = Pace { since: now, left: if keeps { left - 1.0 } else { left } };
+        keeps
     }
 
     fn resolve(&self, query: &Query, answer: &mut Message) -> ResponseCode {
