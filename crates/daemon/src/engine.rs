@@ -5,6 +5,7 @@
 
 use crate::folders::Folders;
 use crate::trouble::{Trouble, chain};
+use crate::watched::watched_for;
 use cowork_api::keeper::{Call, Message, Reply, Request};
 use cowork_sandbox::channel::{Channel, Peer};
 use cowork_sys::Errno;
@@ -51,7 +52,7 @@ impl Packets {
     pub(crate) fn new(socket: OwnedFd) -> std::io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
-        let channel = crate::watched::watched(Held(socket.into()))?;
+        let channel = watched_for(Held(socket.into()), Interest::READABLE)?;
         Ok(Self { channel, turn: tokio::sync::Mutex::new(()) })
     }
 
@@ -62,8 +63,14 @@ impl Packets {
         handles: &[BorrowedFd<'_>],
     ) -> std::io::Result<()> {
         let _turn = self.turn.lock().await;
+        match self.channel.get_ref().0.try_send(message, handles) {
+            Err(Errno::AGAIN) => {}
+            sent => return Ok(sent?),
+        }
+        let copy = self.channel.get_ref().0.as_fd().try_clone_to_owned()?;
+        let room = watched_for(Held(copy.into()), Interest::WRITABLE)?;
         let send = |held: &Held| held.0.try_send(message, handles).map_err(Into::into);
-        self.channel.async_io(Interest::WRITABLE, send).await
+        room.async_io(Interest::WRITABLE, send).await
     }
 
     /// Sends a packet if there is room for it now.

@@ -2,10 +2,12 @@
 
 use crate::folder::Folder;
 use cowork_api::files::Rules;
+use cowork_api::plan::Identity;
 use cowork_policy::Access;
 use cowork_policy::places::{
     KnownPlaces, NearPrograms, PROGRAMS, program_rules, programs_at_risk, sensitive,
 };
+use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 
 /// What a grant of a folder would give away.
@@ -56,9 +58,7 @@ impl Places {
             );
             return Verdict::Refused(sentence);
         }
-        let same = |home: &PathBuf| {
-            Folder::open(home).is_ok_and(|home| home.identity() == folder.identity())
-        };
+        let same = |home: &PathBuf| identity(home) == Some(folder.identity());
         // A home by another path, such as a bind mount.
         let path = if self.known.homes.iter().any(same) {
             self.known.homes.first().map_or(path, |home| home.as_path())
@@ -88,23 +88,35 @@ impl Places {
 
     /// How a folder lies to cowork's own programs, by whichever path it is named.
     fn near_programs(&self, folder: &Path) -> Vec<NearPrograms> {
-        let identity = |path: &Path| Folder::open(path).ok().map(|folder| folder.identity());
-        let is_same = |one: &Path, other: &Path| {
-            one == other || identity(one).is_some_and(|found| identity(other) == Some(found))
-        };
+        let own = identity(folder);
+        let is_folder =
+            |path: &Path| path == folder || own.is_some_and(|own| identity(path) == Some(own));
         let below = |place: &PathBuf| {
-            let above = place.ancestors().find(|above| is_same(above, folder))?;
+            let above = place.ancestors().find(|above| is_folder(above))?;
             let below = place.strip_prefix(above).unwrap_or(Path::new(""));
             Some(NearPrograms::Above(below.to_path_buf()))
         };
         let mut near: Vec<_> = self.programs.iter().chain(&self.links).filter_map(below).collect();
         let mut above = folder.ancestors().skip(1);
-        let inside = self.programs.as_deref();
-        if inside.is_some_and(|programs| above.any(|above| is_same(above, programs))) {
+        let inside = self.programs.as_deref().is_some_and(|programs| {
+            let found = identity(programs);
+            let is_programs = |above: &Path| {
+                above == programs || found.is_some_and(|found| identity(above) == Some(found))
+            };
+            above.any(is_programs)
+        });
+        if inside {
             near.push(NearPrograms::Inside);
         }
         near
     }
+}
+
+/// Which folder a path leads to now. Looked at and not opened: many are, for every grant.
+fn identity(path: &Path) -> Option<Identity> {
+    let stat = rustix::fs::stat(path).ok()?;
+    let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    is_folder.then_some(Identity { device: stat.st_dev, inode: stat.st_ino })
 }
 
 /// Folders in which one of the programs is found by another name: those that the user's commands are

@@ -22,6 +22,7 @@ mod strict;
 mod tasks;
 mod watch;
 mod websocket;
+mod wire;
 
 pub(crate) use extract::{Body, Named};
 pub(crate) use openapi::text as openapi;
@@ -39,15 +40,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tower_service::Service;
+use wire::{Door, Wire};
 
 /// Longest wait for the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
 /// What the daemon listens on.
 pub(crate) struct Listeners {
-    socket: UnixListener,
+    socket: Door,
     address: Option<(TcpListener, Arc<str>)>,
 }
 
@@ -74,9 +76,7 @@ impl Listeners {
         let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
         let bound = std::os::unix::net::UnixListener::bind(&path);
         rustix::process::umask(before);
-        let socket = bound.map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
-        let socket = UnixListener::from_std(socket).map_err(failed)?;
+        let socket = Door::new(bound.map_err(failed)?).map_err(failed)?;
         Ok(Self { socket, address })
     }
 }
@@ -116,14 +116,15 @@ pub(crate) fn serve(daemon: &Arc<Daemon>, listeners: Listeners) {
     let counted = Arc::clone(daemon);
     tokio::spawn(async move {
         loop {
-            let Ok((stream, _)) = socket.accept().await else {
+            let Ok(stream) = socket.accept().await else {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
-            let peer = stream.peer_cred();
-            if !peer.is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
+            let peer = rustix::net::sockopt::socket_peercred(&stream);
+            if !peer.is_ok_and(|peer| [own, 0].contains(&peer.uid.as_raw())) {
                 continue;
             }
+            let Ok(stream) = Wire::new(stream) else { continue };
             // One that is about to leave makes no promises: whoever comes now starts the next one.
             if let Some(client) = Client::welcome(&counted) {
                 tokio::spawn(count(client, serve_one(stream, local.clone())));

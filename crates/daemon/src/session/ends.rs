@@ -70,6 +70,8 @@ impl Daemon {
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+        // Whoever is attached hears of it before init and the keeper do.
+        tokio::task::yield_now().await;
         if let Ok(guest) = session.guest() {
             drop(guest.tell(&ToInit::Acknowledge { command: run.number }).await);
         }
