@@ -69,7 +69,7 @@ pub(crate) fn guest_seeds() -> Vec<Vec<u8>> {
     let ended = FromInit::Ended {
         command: 3,
         ending: Ending::Signal(9),
-        usage: Usage { user_us: 1, system_us: 2, peak_kib: 3 },
+        usage: Usage { user_us: 1, system_us: 2, peak_kib: 3, read: 4, written: 5 },
     };
     let refused = FromInit::Refused {
         command: 3,

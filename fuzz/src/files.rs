@@ -4,14 +4,20 @@
 use crate::Reached;
 use cowork_api::files::{NamePolicy, NameRule, Rules};
 use cowork_policy::files::pattern::{MAX_PARTS, MAX_PATTERN};
-use cowork_policy::files::{Judge, Pattern, Verdict, blocked_magic, ending, runs_here};
+use cowork_policy::files::{Contents, Judge, Pattern, Verdict, blocked_magic, ending, runs_here};
 
 /// A pattern and a path, divided by the first zero byte.
 pub fn files(input: &[u8]) -> Reached {
     let at = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     let (text, path) = input.split_at(at);
     let path = path.get(1..).unwrap_or_default();
-    let contents = (blocked_magic(path), runs_here(text, 0o644, path));
+    let more = |at: u64, buffer: &mut [u8]| {
+        let rest = usize::try_from(at).ok().and_then(|at| path.get(at..)).unwrap_or_default();
+        let pairs = buffer.iter_mut().zip(rest);
+        pairs.map(|(to, from)| *to = *from).count()
+    };
+    let magic = blocked_magic(&Contents::new(path, path.len() as u64, &more));
+    let contents = (magic.map(|magic| magic.reason), runs_here(text, 0o644, path));
     let Ok(text) = str::from_utf8(text) else { return Reached::by(&contents) };
     if let Ok(ending) = ending(text) {
         assert!(ending.len() <= 32 && ending == ending.to_ascii_lowercase(), "{ending}");

@@ -75,6 +75,7 @@ fn look_for(node: &Node, values: &mut Vec<u32>) {
     if let Node::If { test, then, otherwise } = node {
         match *test {
             Test::AnyBits { mask, .. } => values.push(mask),
+            Test::HighBits { .. } => {}
             Test::Equals { value, .. } | Test::MaskedEquals { value, .. } => values.push(value),
         }
         look_for(then, values);

@@ -30,7 +30,8 @@ pub enum Access {
     Staged,
 }
 
-const MODES: &str = "`ro` (read only), `rw` (read and write), `direct` (write without undo) or \
+/// The modes, for people.
+pub const MODES: &str = "`ro` (read only), `rw` (read and write), `direct` (write without undo) or \
                      `staged` (changes wait until they are applied)";
 
 /// Why a text is not an access mode.
@@ -38,6 +39,13 @@ const MODES: &str = "`ro` (read only), `rw` (read and write), `direct` (write wi
 #[error("unknown access mode `{}`: use {MODES}", .mode.escape_debug())]
 pub struct AccessError {
     mode: Box<str>,
+}
+
+impl AccessError {
+    /// What was written for a mode.
+    pub fn mode(&self) -> &str {
+        &self.mode
+    }
 }
 
 impl FromStr for Access {

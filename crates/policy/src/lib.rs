@@ -20,7 +20,7 @@ pub mod plan;
 pub mod seccomp;
 pub mod view;
 
-pub use grant::{Access, AccessError, GrantName, GrantNameError, GrantSpec, GrantSpecError};
+pub use grant::{Access, AccessError, GrantName, GrantNameError, GrantSpec, GrantSpecError, MODES};
 pub use limits::{
     Bytes, BytesError, Cpus, CpusError, HostSize, Limit, Limits, LimitsError, Origin, Span,
     SpanError,

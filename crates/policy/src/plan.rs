@@ -180,11 +180,11 @@ pub fn compile(request: &SessionRequest, host: &HostSystem) -> wire::SessionPlan
 }
 
 /// A program that brings its own sandbox mounts folders anew inside, where no broker can follow. A
-/// session whose writable folders are all direct has none to decide about, and pays nothing for it.
+/// session whose folders are all direct has none to decide about, and pays nothing for it. Any other
+/// folder may be made `rw` while the session runs.
 fn door(request: &SessionRequest) -> wire::Door {
-    let named = || request.grants.iter().filter(|grant| !grant.name.is_reserved());
-    let has = |access| named().any(|grant| grant.access == access);
-    let native = has(Access::Direct) && !has(Access::Write) && !has(Access::Staged);
+    let mut named = request.grants.iter().filter(|grant| !grant.name.is_reserved()).peekable();
+    let native = named.peek().is_some() && named.all(|grant| grant.access == Access::Direct);
     match request.profile {
         Profile::Strict if !native => wire::Door::Writes,
         Profile::Strict | Profile::Nested => wire::Door::Connections,
@@ -512,6 +512,53 @@ pub fn layer_name(layer: wire::Layer) -> &'static str {
         wire::Layer::OwnUser => "user id of its own",
     }
 }
+
+/// How to get a layer that is not in force, for people.
+pub fn layer_fix(layer: wire::Layer) -> &'static str {
+    match layer {
+        wire::Layer::UserNamespace => {
+            "let programs make user namespaces: `cowork doctor` names the setting that forbids it"
+        }
+        wire::Layer::MountNamespace => {
+            "use a kernel with mount namespaces, and a container that lets programs make them"
+        }
+        wire::Layer::PidNamespace => "use a kernel with CONFIG_PID_NS",
+        wire::Layer::NetworkNamespace => "use a kernel with CONFIG_NET_NS",
+        wire::Layer::IpcNamespace => "use a kernel with CONFIG_IPC_NS",
+        wire::Layer::UtsNamespace => "use a kernel with CONFIG_UTS_NS",
+        wire::Layer::CgroupNamespace => "use a kernel with CONFIG_CGROUPS",
+        wire::Layer::NoCapabilities | wire::Layer::NoNewPrivileges | wire::Layer::SealedInit => {
+            "every kernel has it: this is a fault of cowork's, see SECURITY.md for how to report it"
+        }
+        wire::Layer::SystemCalls | wire::Layer::ConnectBroker => {
+            "use a kernel with CONFIG_SECCOMP_FILTER, and a container that lets programs install \
+             filters with a listener"
+        }
+        wire::Layer::LandlockFiles => {
+            "use a kernel with CONFIG_SECURITY_LANDLOCK, and name `landlock` in `lsm=` on its \
+             command line"
+        }
+        wire::Layer::LandlockScopes => "use Linux 6.12 or newer, with Landlock",
+        wire::Layer::OwnUser => {
+            "run cowork as root: only root gives sessions user ids of their own"
+        }
+    }
+}
+
+/// What to do about a command that the kernel does not execute.
+pub fn not_executable(errno: i32) -> &'static str {
+    const TOO_LONG: i32 = 7;
+    const DENIED: i32 = 13;
+    match errno {
+        DENIED => "make it executable (`chmod +x`), or name the program that runs it: `sh FILE`",
+        TOO_LONG => "its arguments and variables are too long together: give them in a file",
+        _ => "it is no program for this host: build it here, or name the program that runs it",
+    }
+}
+
+/// What to do about a file that is run by something that is not in the session.
+pub const OTHER_INTERPRETER: &str =
+    "programs of a session are those of the host's /usr: name one to run it, e.g. `sh FILE`";
 
 /// The layers without which a session does not start.
 fn floor(profile: Profile) -> Vec<wire::Layer> {

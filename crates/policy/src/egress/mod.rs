@@ -18,5 +18,5 @@ pub mod rule;
 pub mod target;
 
 pub use except::{Exception, ExceptionError};
-pub use matcher::{Explanation, MAX_RANGE, Matcher, Outcome, Treatment, Verdict};
+pub use matcher::{Explanation, MAX_RANGE, Matcher, Outcome, Treatment, Verdict, inspects};
 pub use name::{HostName, HostNameError, Place};

@@ -88,6 +88,28 @@ pub enum Place {
     HostLoopback,
 }
 
+impl Place {
+    /// As rules write it, with the port where a rule without one would be about others.
+    pub fn in_rule(&self, port: u16) -> String {
+        let web = matches!(port, 80 | 443) && *self != Self::HostLoopback;
+        if web { self.bracketed() } else { self.with_port(port) }
+    }
+
+    /// As rules write it, with the port.
+    pub fn with_port(&self, port: u16) -> String {
+        format!("{}:{port}", self.bracketed())
+    }
+
+    /// As rules write it, without a port.
+    pub(super) fn bracketed(&self) -> String {
+        match self {
+            Self::Address(address) if address.is_ipv6() => format!("[{address}]"),
+            Self::HostLoopback => "host".to_owned(),
+            Self::Name(_) | Self::Address(_) => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

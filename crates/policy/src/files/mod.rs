@@ -17,7 +17,7 @@ mod rules;
 mod runs;
 mod section;
 
-pub use blocked::{EndingError, MAGIC_BYTES, blocked_magic, ending};
+pub use blocked::{Contents, EndingError, MAGIC_BYTES, Magic, blocked_magic, ending};
 pub use judge::{Judge, Verdict};
 pub use pattern::{Pattern, PatternError};
 pub use protected::{Kind, Protected, default_rules, protected};

@@ -156,6 +156,8 @@ enum Accumulator {
     Unknown,
     /// The low half of an argument.
     Low(Arg),
+    /// The high half of an argument.
+    High(Arg),
     /// The low half of an argument, but only these bits.
     Masked(Arg, u32),
 }
@@ -165,6 +167,7 @@ impl Accumulator {
     const fn wanted_by(test: Test) -> Self {
         match test {
             Test::AnyBits { arg, .. } | Test::Equals { arg, .. } => Self::Low(arg),
+            Test::HighBits { arg } => Self::High(arg),
             Test::MaskedEquals { arg, mask, .. } => Self::Masked(arg, mask),
         }
     }
@@ -227,6 +230,7 @@ impl Writer {
                 let no = self.decision(*otherwise, wanted)?;
                 let comparison = match test {
                     Test::AnyBits { mask, .. } => self.branch(JSET, mask, yes, no)?,
+                    Test::HighBits { .. } => self.branch(JSET, u32::MAX, yes, no)?,
                     Test::Equals { value, .. } | Test::MaskedEquals { value, .. } => {
                         self.branch(JEQ, value, yes, no)?
                     }
@@ -247,6 +251,10 @@ impl Writer {
             Accumulator::Unknown => next,
             Accumulator::Low(arg) => {
                 let k = offset_of(arg);
+                self.falling_into(next, Instruction { code: LOAD, jt: 0, jf: 0, k })
+            }
+            Accumulator::High(arg) => {
+                let k = offset_of(arg) + HALF;
                 self.falling_into(next, Instruction { code: LOAD, jt: 0, jf: 0, k })
             }
             Accumulator::Masked(arg, mask) => {
@@ -320,6 +328,9 @@ impl Writer {
         Label(self.reversed.len().saturating_sub(1))
     }
 }
+
+/// How far behind its low half the high half of an argument is.
+const HALF: u32 = 4;
 
 /// Where `struct seccomp_data` keeps the low half of an argument: both architectures are little
 /// endian, and each argument has eight bytes after number, architecture and instruction pointer.

@@ -16,6 +16,8 @@ pub enum Verdict {
     Allow,
     /// The call is not carried out; the program sees this error.
     Errno(Errno),
+    /// The call is not carried out, and the program is told that it was.
+    Nothing,
     /// The call waits until the process that holds the listener has answered.
     Notify,
     /// Every thread of the program ends with `SIGSYS`.
@@ -34,6 +36,7 @@ impl Verdict {
         match self {
             Self::Allow => RET_ALLOW,
             Self::Errno(errno) => RET_ERRNO | errno.number(),
+            Self::Nothing => RET_ERRNO,
             Self::Notify => RET_NOTIFY,
             Self::KillProcess => RET_KILL_PROCESS,
         }
@@ -41,7 +44,7 @@ impl Verdict {
 
     /// The verdict behind a filter's return value, or `None` if no rule can say it.
     pub fn from_raw(raw: u32) -> Option<Self> {
-        let plain = [Self::Allow, Self::Notify, Self::KillProcess];
+        let plain = [Self::Allow, Self::Nothing, Self::Notify, Self::KillProcess];
         let refused = Errno::ALL.map(Self::Errno);
         plain.into_iter().chain(refused).find(|verdict| verdict.to_raw() == raw)
     }
@@ -96,7 +99,7 @@ impl Arg {
     pub const ALL: [Self; 6] = [Self::A0, Self::A1, Self::A2, Self::A3, Self::A4, Self::A5];
 }
 
-/// A question about the low 32 bits of one argument.
+/// A question about 32 bits of one argument, which are its low ones unless it says otherwise.
 ///
 /// The arguments tested here are `int`, `unsigned int` or flags that all lie in the low half, and
 /// the kernel drops the high half of such an argument before it looks. A comparison of all 64
@@ -110,6 +113,12 @@ pub enum Test {
         arg: Arg,
         /// The bits of which one is enough.
         mask: u32,
+    },
+    /// At least one of the high 32 bits is set. Together with the low ones this tells an address
+    /// from none.
+    HighBits {
+        /// The argument that is looked at.
+        arg: Arg,
     },
     /// The low 32 bits are exactly `value`.
     Equals {
@@ -134,6 +143,7 @@ impl Test {
     pub fn holds(self, data: &SeccompData) -> bool {
         match self {
             Self::AnyBits { arg, mask } => data.low(arg) & mask != 0,
+            Self::HighBits { arg } => data.high(arg) != 0,
             Self::Equals { arg, value } => data.low(arg) == value,
             Self::MaskedEquals { arg, mask, value } => data.low(arg) & mask == value,
         }
@@ -198,8 +208,9 @@ mod tests {
     #[test]
     fn a_verdict_survives_the_way_to_the_kernel_and_back() {
         let refused = Errno::ALL.map(Verdict::Errno);
-        for verdict in
-            [Verdict::Allow, Verdict::Notify, Verdict::KillProcess].iter().chain(&refused)
+        for verdict in [Verdict::Allow, Verdict::Nothing, Verdict::Notify, Verdict::KillProcess]
+            .iter()
+            .chain(&refused)
         {
             assert_eq!(Verdict::from_raw(verdict.to_raw()), Some(*verdict));
         }

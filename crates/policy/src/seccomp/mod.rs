@@ -179,16 +179,24 @@ impl SeccompData {
 
     /// The low 32 bits of an argument; see [`Test`] for why only these.
     pub const fn low(&self, arg: Arg) -> u32 {
+        (self.register(arg) & 0xffff_ffff) as u32
+    }
+
+    /// The high 32 bits of an argument.
+    pub const fn high(&self, arg: Arg) -> u32 {
+        (self.register(arg) >> 32) as u32
+    }
+
+    const fn register(&self, arg: Arg) -> u64 {
         let [a0, a1, a2, a3, a4, a5] = self.args;
-        let register = match arg {
+        match arg {
             Arg::A0 => a0,
             Arg::A1 => a1,
             Arg::A2 => a2,
             Arg::A3 => a3,
             Arg::A4 => a4,
             Arg::A5 => a5,
-        };
-        (register & 0xffff_ffff) as u32
+        }
     }
 }
 

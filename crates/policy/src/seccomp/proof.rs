@@ -50,6 +50,8 @@ fn probes(test: Test, probes: &mut [BTreeSet<u32>; 6]) {
             low.extend((0..32).map(|bit| 1 << bit));
             arg
         }
+        // Every combination is tried with high halves that are nothing and something.
+        Test::HighBits { arg } => arg,
         Test::Equals { arg, value } => {
             near(value);
             low.extend([!value, value << 1, value >> 1]);
@@ -94,7 +96,29 @@ fn combinations(node: &Node) -> Vec<[u64; 6]> {
         vectors = values.iter().flat_map(with).collect();
     }
     let highs = [0, 1, 0xdead_beef].map(|high: u64| high << 32);
-    highs.iter().flat_map(|high| vectors.iter().map(move |v| v.map(|low| high | low))).collect()
+    let all = highs.iter().flat_map(|high| vectors.iter().map(move |v| v.map(|low| high | low)));
+    let mut all: Vec<_> = all.collect();
+    // Of an argument whose high half is asked for, each bit of it alone.
+    for index in looked_at_high(node) {
+        for vector in vectors.iter().filter(|vector| vector[index] == 0) {
+            all.extend((32..64).map(|bit| {
+                let mut vector = *vector;
+                vector[index] = 1 << bit;
+                vector
+            }));
+        }
+    }
+    all
+}
+
+/// The arguments whose high half matters to a node.
+fn looked_at_high(node: &Node) -> BTreeSet<usize> {
+    let Node::If { test, then, otherwise } = node else { return BTreeSet::new() };
+    let mut found = &looked_at_high(then) | &looked_at_high(otherwise);
+    if let Test::HighBits { arg } = test {
+        found.extend(Arg::ALL.iter().position(|other| other == arg));
+    }
+    found
 }
 
 /// Some of the combinations, where there would be too many.
@@ -371,7 +395,7 @@ fn any_arch() -> impl Strategy<Value = Arch> {
 
 fn any_verdict() -> impl Strategy<Value = Verdict> {
     let errnos = Errno::ALL.map(Verdict::Errno);
-    let plain = [Verdict::Allow, Verdict::Notify, Verdict::KillProcess];
+    let plain = [Verdict::Allow, Verdict::Nothing, Verdict::Notify, Verdict::KillProcess];
     prop::sample::select([&plain[..], &errnos].concat())
 }
 
@@ -382,9 +406,10 @@ fn any_word() -> impl Strategy<Value = u32> {
 
 fn any_test() -> impl Strategy<Value = Test> {
     let arg = prop::sample::select(Arg::ALL.to_vec());
-    (arg, any_word(), any_word(), 0..3).prop_map(|(arg, mask, value, kind)| match kind {
+    (arg, any_word(), any_word(), 0..4).prop_map(|(arg, mask, value, kind)| match kind {
         0 => Test::AnyBits { arg, mask },
         1 => Test::Equals { arg, value },
+        2 => Test::HighBits { arg },
         _ => Test::MaskedEquals { arg, mask, value },
     })
 }

@@ -19,6 +19,7 @@ pub(super) const FOREIGN: Verdict = Verdict::KillProcess;
 
 const ALLOW: Node = Node::Return(Verdict::Allow);
 const NOTIFY: Node = Node::Return(Verdict::Notify);
+const NOTHING: Node = Node::Return(Verdict::Nothing);
 const EPERM: Node = refuse(Errno::Perm);
 const ENOSYS: Node = Node::Return(MISSING);
 const EAFNOSUPPORT: Node = refuse(Errno::AfNoSupport);
@@ -34,6 +35,10 @@ const fn when(test: Test, then: &'static Node, otherwise: &'static Node) -> Node
 
 const fn any_bits(arg: Arg, mask: u32) -> Test {
     Test::AnyBits { arg, mask }
+}
+
+const fn high_bits(arg: Arg) -> Test {
+    Test::HighBits { arg }
 }
 
 const fn equals(arg: Arg, value: u32) -> Test {
@@ -142,7 +147,23 @@ pub(super) static ALWAYS: &[Rule] = &[
         "Some terminal requests type into, or take over, somebody else's terminal.",
     ),
     rule("personality", PERSONALITY, "Other execution modes switch protections off."),
+    rule("setrlimit", when(equals(Arg::A0, RLIMIT_CORE), &NOTHING, &ALLOW), CRASHES),
+    rule("prlimit64", when(equals(Arg::A1, RLIMIT_CORE), &CORE_LIMIT, &ALLOW), CRASHES),
 ];
+
+/// `RLIMIT_CORE` of `asm-generic/resource.h`, the same on both architectures.
+const RLIMIT_CORE: u32 = 4;
+
+const CRASHES: &str = "The limit on core files is 1 in a session, and stays: with any other, also 0, \
+                       the kernel has a crash handler of the host's look at a program that crashed.";
+
+/// Setting it is answered as if it were done, since programs that turn core files off end where that
+/// fails. One call that sets and reads would read nothing.
+const CORE_LIMIT: Node =
+    when(any_bits(Arg::A2, u32::MAX), &CORE_SET, &when(high_bits(Arg::A2), &CORE_SET, &ALLOW));
+
+const CORE_SET: Node =
+    when(any_bits(Arg::A3, u32::MAX), &EPERM, &when(high_bits(Arg::A3), &EPERM, &NOTHING));
 
 /// Requests of `asm-generic/ioctls.h`, the same on both architectures.
 const TIOCSTI: u32 = 0x5412;
@@ -664,6 +685,29 @@ mod tests {
         // PER_LINUX32, READ_IMPLIES_EXEC, MMAP_PAGE_ZERO.
         for mode in [8, 0x0040_0000, 0x0010_0000, 0x0044_0000] {
             strict("personality", &[mode], EPERM);
+        }
+    }
+
+    #[test]
+    fn the_limit_on_core_files_stays() {
+        const ADDRESS: u64 = 0x7ffd_1234_5678;
+        // An address whose low half is nothing.
+        const ROUND: u64 = 0x0001_0000_0000;
+        strict("setrlimit", &[4, ADDRESS], NOTHING);
+        strict("setrlimit", &[1 << 32 | 4, ADDRESS], NOTHING);
+        strict("setrlimit", &[7, ADDRESS], ALLOW);
+        for (new, old, expected) in [
+            (0, ADDRESS, ALLOW),
+            (0, 0, ALLOW),
+            (ADDRESS, 0, NOTHING),
+            (ROUND, 0, NOTHING),
+            (ADDRESS, ADDRESS, EPERM),
+            (ADDRESS, ROUND, EPERM),
+            (ROUND, ROUND, EPERM),
+        ] {
+            strict("prlimit64", &[0, 4, new, old], expected);
+            nested("prlimit64", &[17, 4, new, old], expected);
+            strict("prlimit64", &[0, 7, new, old], ALLOW);
         }
     }
 

@@ -44,7 +44,7 @@ impl Matcher {
             explanation.treatment = None;
             explanation.sentence =
                 format!("{place} is reached only by a rule for exactly this address");
-            explanation.hint = allow(&format!("{}:{port}", bracketed(place)));
+            explanation.hint = allow(&format!("{}:{port}", place.bracketed()));
         }
         explanation
     }
@@ -59,9 +59,7 @@ pub(super) fn explain(
 ) -> Explanation {
     let name = rule.map(|rule| rule.name.clone());
     let by = name.as_deref().map_or(String::new(), |name| format!(" (`{name}`)"));
-    let web = matches!(port, 80 | 443) && !matches!(place, Place::HostLoopback);
-    let shown = bracketed(place);
-    let with_port = if web { shown.clone() } else { format!("{shown}:{port}") };
+    let shown = place.bracketed();
     let (code, sentence, hint) = match outcome {
         Outcome::Allow => {
             ("allowed", format!("{shown} may be reached on port {port}{by}"), String::new())
@@ -80,11 +78,13 @@ pub(super) fn explain(
             let sentence = format!("a rule refuses {shown}{by}{colon}{reason}");
             ("denied-by-rule", sentence, "do not try again".to_owned())
         }
-        Outcome::NoRule => ("no-rule", format!("no rule allows {shown}"), allow(&with_port)),
+        Outcome::NoRule => {
+            ("no-rule", format!("no rule allows {shown}"), allow(&place.in_rule(port)))
+        }
         Outcome::OtherPort => (
             "port",
             format!("{shown} may be reached, but not on port {port}{by}"),
-            allow(&format!("{shown}:{port}")),
+            allow(&place.with_port(port)),
         ),
         Outcome::OtherRequest => (
             "request",
@@ -97,13 +97,4 @@ pub(super) fn explain(
 
 fn allow(what: &str) -> String {
     format!("the user can allow it: `cowork allow SESSION {what}`")
-}
-
-/// A place as rules write it.
-fn bracketed(place: &Place) -> String {
-    match place {
-        Place::Address(address) if address.is_ipv6() => format!("[{address}]"),
-        Place::HostLoopback => "host".to_owned(),
-        Place::Name(_) | Place::Address(_) => place.to_string(),
-    }
 }

@@ -1,20 +1,22 @@
 //! The decision about a connection, and about a request inside it.
 //!
 //! Rules are found by what they are about: a name by itself, a domain by the ends of a name, an
-//! address by the ranges it is in. How many rules there are about other hosts does not matter.
+//! address by the ranges it is in. How many rules there are about other hosts does not matter, nor how
+//! many there are about other paths of the same host.
 //!
 //! Where several rules decide alike, the one that speaks for them is the one with a credential,
 //! then the one about fewest hosts, then one with limits, then one that names private addresses,
 //! then the first.
 
 mod explain;
+mod paths;
 mod pattern;
 mod prepared;
 
 use super::address::{self, Kind};
 use super::name::Place;
-use cowork_api::egress::{CredentialMode, Otherwise, Ports, Rule, Rules};
-use prepared::{Asked, Fit, Index, Prepared, Side};
+use cowork_api::egress::{Action, CredentialMode, Otherwise, Ports, Rule, Rules, Tls};
+use prepared::{Asked, Fit, Index, List, Prepared, Side};
 use std::collections::BTreeSet;
 
 pub use explain::Explanation;
@@ -28,6 +30,22 @@ pub struct Matcher {
     rules: Rules,
     prepared: Vec<Prepared>,
     index: Index,
+}
+
+/// Whether something may be looked into, so that the session trusts its own authority: what the user is
+/// asked about is, to hold the request and not the greeting.
+pub fn inspects(rules: &Rules) -> bool {
+    let asks = |rule: &Rule| rule.action == Action::Ask;
+    if rules.otherwise == Otherwise::Ask || rules.rules.iter().any(asks) {
+        return true;
+    }
+    rules.rules.iter().any(|rule| match rule.tls {
+        Tls::Inspect => true,
+        Tls::Tunnel => false,
+        Tls::AsNeeded => {
+            !rule.http.is_empty() || rule.credential.is_some() || rule.limits.requests.is_some()
+        }
+    })
 }
 
 /// What was decided, and by which rule.
@@ -157,6 +175,11 @@ impl Matcher {
         if allowances && !tunnel { Treatment::Inspect } else { Treatment::Tunnel }
     }
 
+    /// Whether something may be looked into, by any of the rules.
+    pub fn inspects(&self) -> bool {
+        inspects(&self.rules)
+    }
+
     /// The ports that listeners are needed for, where not every port arrives: those that rules
     /// name, and 80 and 443 where a rule names none or the user may be asked. Of a range with more
     /// than [`MAX_RANGE`] ports there are none.
@@ -189,8 +212,16 @@ impl Matcher {
         self.rules.rules.get(prepared.number)
     }
 
+    fn side(&self, number: usize) -> Option<Side> {
+        self.prepared.get(number).map(|prepared| prepared.side)
+    }
+
     fn about(&self, place: &Place) -> impl Iterator<Item = &Prepared> {
-        self.index.about(place).flatten().filter_map(|number| self.prepared.get(*number))
+        self.index.about(place).flat_map(|list| self.of(list))
+    }
+
+    fn of<'a>(&'a self, list: &'a List) -> impl Iterator<Item = &'a Prepared> {
+        list.numbers.iter().filter_map(|number| self.prepared.get(*number))
     }
 
     fn decide(&self, place: &Place, port: u16, request: Option<&Asked<'_>>) -> Verdict<'_> {
@@ -235,26 +266,83 @@ impl Matcher {
                 && (prepared.is_misspelled(request)
                     || !pinned && pins(prepared) && prepared.fit(request) == Fit::Perhaps)
         };
-        self.about(place).filter(is_evaded).min_by_key(|prepared| prepared.rank)
+        // Where the path is clear and no method is misspelled, nothing fits perhaps.
+        let clear = |list: &&List| {
+            let paths = list.paths.as_ref();
+            paths.is_some_and(|paths| request.decoded().is_some() && !paths.is_misspelled(request))
+        };
+        let lists = self.index.about(place).filter(|list| !clear(list));
+        lists.flat_map(|list| self.of(list)).filter(is_evaded).min_by_key(|prepared| prepared.rank)
     }
 
     fn find(&self, place: &Place, port: u16, request: Option<&Asked<'_>>) -> Found<'_> {
         let mut found = Found::default();
         for list in self.index.about(place) {
-            self.search(list, &mut found, port, request);
+            let path = request.and_then(Asked::decoded);
+            match (&list.paths, request, path) {
+                (Some(paths), Some(request), Some(path)) => {
+                    let places = paths.about(path);
+                    self.look_up(list, places, &mut found, (port, request));
+                }
+                _ => self.search(list, &mut found, port, request),
+            }
         }
         found
+    }
+
+    /// Looks at those rules of a list that can be about the path of a request, for the one that wins.
+    fn look_up<'a>(
+        &'a self,
+        list: &'a List,
+        places: impl Iterator<Item = usize>,
+        found: &mut Found<'a>,
+        (port, request): (u16, &Asked<'_>),
+    ) {
+        let rule_at = |place: usize| self.prepared.get(*list.numbers.get(place)?);
+        let has_port = |prepared: &Prepared| {
+            self.rule(prepared).is_some_and(|rule| has_port(&rule.ports, port))
+        };
+        let decides = |place: usize| {
+            rule_at(place).is_some_and(|prepared| has_port(prepared) && prepared.fits(request))
+        };
+        let mut first: Option<usize> = None;
+        for place in places {
+            if first.is_none_or(|first| place < first) && decides(place) {
+                first = Some(place);
+            }
+        }
+        if let Some(prepared) = first.and_then(rule_at) {
+            return match prepared.side {
+                Side::Deny => better(&mut found.deny, prepared),
+                Side::Allow => better(&mut found.allow, prepared),
+                Side::Ask => better(&mut found.ask, prepared),
+            };
+        }
+        // No rule decides: what is said about it is said by the best allowance, or else the best ask.
+        for side in [Side::Allow, Side::Ask] {
+            let before = |number: &usize| self.side(*number).is_some_and(|known| known < side);
+            let begin = list.numbers.partition_point(before);
+            let of_side = || {
+                let rest = list.numbers.iter().skip(begin);
+                rest.map_while(|number| self.prepared.get(*number).filter(|of| of.side == side))
+            };
+            if let Some(prepared) = of_side().find(|prepared| has_port(prepared)) {
+                better(&mut found.other_request, prepared);
+            } else if let Some(prepared) = of_side().next() {
+                better(&mut found.other_port, prepared);
+            }
+        }
     }
 
     /// Looks through one list, up to the first that decides: what follows it does not win over it.
     fn search<'a>(
         &'a self,
-        list: &[usize],
+        list: &'a List,
         found: &mut Found<'a>,
         port: u16,
         request: Option<&Asked<'_>>,
     ) {
-        for prepared in list.iter().filter_map(|number| self.prepared.get(*number)) {
+        for prepared in self.of(list) {
             let denies = prepared.side == Side::Deny;
             if !self.rule(prepared).is_some_and(|rule| has_port(&rule.ports, port)) {
                 if !denies {

@@ -50,6 +50,11 @@ impl Pattern {
         Self { prefix, rest }
     }
 
+    /// What every path begins with that it stands for.
+    pub(super) fn beginning(&self) -> &[u8] {
+        &self.prefix
+    }
+
     /// Whether a decoded path is one of those that the pattern stands for.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         let Some(path) = path.strip_prefix(&*self.prefix) else { return false };

@@ -3,6 +3,7 @@
 use super::super::address::leading;
 use super::super::name::Place;
 use super::super::target;
+use super::paths::Paths;
 use super::pattern::Pattern;
 use cowork_api::egress::{Action, CredentialMode, Host, Network, Request, Rule, Tls};
 use std::borrow::Cow;
@@ -67,7 +68,12 @@ impl<'a> Asked<'a> {
         Self { method, path, decoded: OnceCell::new() }
     }
 
-    fn decoded(&self) -> Option<&[u8]> {
+    pub(super) fn method(&self) -> &str {
+        self.method
+    }
+
+    /// The bytes of the path, unless it is ambiguous.
+    pub(super) fn decoded(&self) -> Option<&[u8]> {
         let decode = || {
             let (path, _) = target::check(self.path).ok()?;
             if path.len() > MAX_PATH { None } else { target::decode(path).ok() }
@@ -104,6 +110,19 @@ impl Prepared {
         });
         // None means all.
         fits.max().unwrap_or(Fit::Yes)
+    }
+
+    /// What the paths begin with that the rule is about.
+    pub(super) fn beginnings(&self) -> impl Iterator<Item = &[u8]> {
+        // None means all.
+        let every = self.wanted.is_empty() || self.wanted.iter().any(|want| want.paths.is_empty());
+        let patterns = self.wanted.iter().flat_map(|wanted| &wanted.paths);
+        every.then_some(&b""[..]).into_iter().chain(patterns.map(Pattern::beginning))
+    }
+
+    /// The methods that the rule names.
+    pub(super) fn methods(&self) -> impl Iterator<Item = &str> {
+        self.wanted.iter().flat_map(|wanted| &wanted.methods).map(String::as_str)
     }
 
     /// Whether a request has a method of the rule in another case: `pOST` for `POST`.
@@ -203,22 +222,43 @@ fn precedence(rule: &Rule) -> impl Ord {
     Reverse((credential, narrow, limited, !rule.resolves_to.is_empty()))
 }
 
+/// Rules about one place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct List {
+    /// Their numbers. What wins comes first: denials, then allowances, then asks, each by its rank.
+    pub(super) numbers: Vec<usize>,
+    /// The way to those about a path, if there are several.
+    pub(super) paths: Option<Paths>,
+}
+
+impl List {
+    fn push(&mut self, number: usize) {
+        self.numbers.push(number);
+    }
+
+    fn prepare(&mut self, prepared: &[Prepared]) {
+        self.numbers.sort_by_key(|number| prepared.get(*number).map(|rule| (rule.side, rule.rank)));
+        let rules = self.numbers.iter().filter_map(|number| prepared.get(*number));
+        self.paths = (self.numbers.len() > 1).then(|| Paths::of(rules));
+    }
+}
+
 /// The way from a place to the rules about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    names: HashMap<Box<str>, Vec<usize>>,
+    names: HashMap<Box<str>, List>,
     /// By the name that others are below.
-    domains: HashMap<Box<str>, Vec<usize>>,
+    domains: HashMap<Box<str>, List>,
     /// By the number of leading bits, then by those.
-    networks: Vec<(u8, HashMap<IpAddr, Vec<usize>>)>,
-    loopback: Vec<usize>,
-    any: Vec<usize>,
+    networks: Vec<(u8, HashMap<IpAddr, List>)>,
+    loopback: List,
+    any: List,
     /// Denials of everything, which are about addresses and the host's loopback as well.
-    any_denials: Vec<usize>,
+    any_denials: List,
 }
 
 impl Index {
-    /// Each list has what wins first: denials, then allowances, then asks, each by its rank.
+    /// Of rules, which were prepared.
     pub(super) fn of(rules: &[Rule], prepared: &[Prepared]) -> Self {
         let mut index = Self::default();
         for (number, rule) in rules.iter().enumerate() {
@@ -243,7 +283,7 @@ impl Index {
         let named = names.values_mut().chain(domains.values_mut());
         let ranges = networks.iter_mut().flat_map(|(_, ranges)| ranges.values_mut());
         for list in named.chain(ranges).chain([loopback, any, any_denials]) {
-            list.sort_by_key(|number| prepared.get(*number).map(|rule| (rule.side, rule.rank)));
+            list.prepare(prepared);
         }
         index
     }
@@ -257,14 +297,18 @@ impl Index {
             (address @ IpAddr::V6(_), _) => (address, network.bits.min(128)),
         };
         let first = leading(address, bits);
-        match self.networks.iter_mut().find(|(known, _)| *known == bits) {
-            Some((_, ranges)) => ranges.entry(first).or_default().push(number),
-            None => self.networks.push((bits, HashMap::from([(first, vec![number])]))),
+        let known = self.networks.iter().position(|(known, _)| *known == bits);
+        let place = known.unwrap_or_else(|| {
+            self.networks.push((bits, HashMap::new()));
+            self.networks.len() - 1
+        });
+        if let Some((_, ranges)) = self.networks.get_mut(place) {
+            ranges.entry(first).or_default().push(number);
         }
     }
 
-    /// The numbers of the rules about a place, in lists.
-    pub(super) fn about(&self, place: &Place) -> impl Iterator<Item = &[usize]> {
+    /// The rules about a place, in lists.
+    pub(super) fn about(&self, place: &Place) -> impl Iterator<Item = &List> {
         let (name, address, loopback) = match place {
             Place::Name(name) => (Some(name.as_str()), None, None),
             Place::Address(address) => (None, Some(address.to_canonical()), None),
@@ -280,8 +324,7 @@ impl Index {
             ranges.filter_map(move |(bits, ranges)| ranges.get(&leading(address, *bits)))
         });
         let any = if name.is_some() { &self.any } else { &self.any_denials };
-        let lists = exact.into_iter().chain(domains).chain(networks).chain(loopback).chain([any]);
-        lists.map(Vec::as_slice)
+        exact.into_iter().chain(domains).chain(networks).chain(loopback).chain([any])
     }
 }
 

@@ -633,6 +633,32 @@ fn some_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
+fn a_crowd() -> impl Strategy<Value = Rules> {
+    let paths = prop::collection::vec("/[ab/]{0,4}(\\*\\*?)?(/?[ab]{1,2})?", 0..3);
+    let methods = prop_oneof![Just(Vec::new()), Just(vec!["GET".to_owned()])];
+    let request = (methods, paths).prop_map(|(methods, paths)| Request { methods, paths });
+    let http = prop::collection::vec(request, 1..3);
+    let host = prop_oneof![
+        8 => Just(Host::Name("api.example".into())),
+        1 => Just(Host::Domain("example".into())),
+        1 => Just(Host::Any),
+    ];
+    let ports = prop_oneof![4 => Just(Ports::Web), 1 => Just(Ports::Some(vec![(80, 80)]))];
+    let rule = (a_rule(), host, ports, http).prop_map(|(rule, host, ports, http)| Rule {
+        host,
+        ports,
+        http,
+        ..rule
+    });
+    let otherwise = prop_oneof![Just(Otherwise::Deny), Just(Otherwise::Ask)];
+    (otherwise, prop::collection::vec(rule, 0..24)).prop_map(|(otherwise, mut rules)| {
+        for (number, rule) in rules.iter_mut().enumerate() {
+            rule.name = format!("rule {number}");
+        }
+        Rules { generation: 1, otherwise, rules }
+    })
+}
+
 fn a_place() -> impl Strategy<Value = Place> {
     prop_oneof![
         6 => a_spelling().prop_map(|name| name.parse().unwrap()),
@@ -668,6 +694,26 @@ proptest! {
             let explained = matcher.explain(&place, port, request);
             prop_assert!(!explained.sentence.is_empty() && !explained.code.is_empty());
         }
+    }
+
+    /// Many rules about paths of one host, which are found by what the paths begin with.
+    #[test]
+    fn many_rules_about_one_host_decide_as_they_say(
+        rules in a_crowd(),
+        method in prop_oneof![4 => Just("GET"), 1 => Just("get"), 1 => Just("PUT")],
+        path in prop_oneof![6 => "/[ab]{0,2}(/[ab]{1,2}){0,3}", 1 => "/[ab/]{0,6}"],
+        port in prop_oneof![3 => Just(443_u16), 1 => Just(80)],
+    ) {
+        let matcher = Matcher::new(rules.clone());
+        let place: Place = "api.example".parse().unwrap();
+        let expected = naive::decide(&rules, &place, port, Some((method, &path)));
+        let verdict = matcher.request(&place, port, method, &path);
+        let name = |rule: Option<&Rule>| rule.map(|rule| rule.name.clone());
+        prop_assert_eq!(
+            (verdict.outcome, name(verdict.rule)),
+            (expected.0, name(expected.1)),
+            "{} {} {}", method, path, port
+        );
     }
 
     /// What passes is never carried past a rule that has something to say about its requests.

@@ -2,7 +2,7 @@
 
 mod index;
 
-use super::blocked;
+use super::blocked::{self, Contents};
 use super::fold::is_short;
 use super::pattern::{Folded, Key, Pattern};
 use cowork_api::files::{NamePolicy, Rules};
@@ -101,15 +101,27 @@ impl Judge {
         (!blocked::is_excepted(path)).then_some(reason)
     }
 
-    /// Why a file that begins with `start` is refused at `path`, if it is. [`MAGIC_BYTES`] of it
-    /// are enough.
-    ///
-    /// [`MAGIC_BYTES`]: super::MAGIC_BYTES
-    pub fn blocked_contents(&self, path: &[u8], start: &[u8]) -> Option<&'static str> {
+    /// Why a file with these contents is refused at `path`, if it is.
+    pub fn blocked_contents(&self, path: &[u8], contents: &Contents<'_>) -> Option<&'static str> {
         if !self.blocked_contents {
             return None;
         }
-        blocked::blocked_magic(start).filter(|_| !blocked::is_excepted(path))
+        let magic = blocked::blocked_magic(contents)?;
+        let refused = |ending: &str| self.blocked.contains_key(ending.as_bytes());
+        let counts = magic.ending.is_none_or(refused) && !blocked::is_excepted(path);
+        counts.then_some(magic.reason)
+    }
+
+    /// Whether no type is refused at `path`, because of where it lies.
+    pub fn is_excepted(&self, path: &[u8]) -> bool {
+        blocked::is_excepted(path)
+    }
+
+    /// Whether there could be something below a folder that was let in because of what the folder is
+    /// called, and would not be if it were called otherwise.
+    pub fn may_let_out(&self, from: &[u8], to: &[u8]) -> bool {
+        let judges = self.blocked_contents || !self.blocked.is_empty();
+        judges && blocked::may_let_out(from, to)
     }
 
     /// Whether contents matter at all, so that they must be read.

@@ -1,7 +1,7 @@
 //! Verdicts, and the same verdicts without an index.
 
 use super::{Judge, Verdict};
-use crate::files::{Pattern, default_rules};
+use crate::files::{Contents, Pattern, default_rules};
 use cowork_api::files::{NamePolicy, NameRule, Rules};
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -140,17 +140,52 @@ fn types_are_refused_by_their_ending() {
 }
 
 #[test]
+fn a_folder_lets_out_what_it_let_in() {
+    let judge = Judge::new(&default_rules());
+    let lets_out = |from: &str, to: &str| judge.may_let_out(from.as_bytes(), to.as_bytes());
+    for (from, to) in [
+        ("node_modules", "tools"),
+        ("a/node_modules", "a/Node"),
+        ("node_modules/deep", "deep"),
+        ("gradle", "tools"),
+        ("gradle/wrapper", "gradle/other"),
+    ] {
+        assert!(lets_out(from, to), "{from} to {to}");
+    }
+    for (from, to) in [
+        ("a", "b"),
+        ("node_modules/a", "node_modules/.a"),
+        ("a/node_modules", "b/node_modules"),
+        ("tools", "node_modules"),
+        ("node_modules", "node_modules/a/node_modules"),
+    ] {
+        assert!(!lets_out(from, to), "{from} to {to}");
+    }
+    let nothing = Rules { blocked: Vec::new(), blocked_contents: false, ..default_rules() };
+    assert!(!Judge::new(&nothing).may_let_out(b"node_modules", b"tools"));
+}
+
+#[test]
 fn contents_count_where_they_are_looked_at() {
     let shortcut =
         [&[0x4C, 0, 0, 0, 1, 0x14, 2, 0, 0, 0, 0, 0, 0xC0][..], &[0; 6], &[0x46]].concat();
-    let judge = Judge::new(&default_rules());
-    assert!(judge.looks_at_contents());
+    let refused = |rules: &Rules, path: &[u8], file: &[u8]| {
+        let none = |_: u64, _: &mut [u8]| 0;
+        Judge::new(rules).blocked_contents(path, &Contents::new(file, file.len() as u64, &none))
+    };
+    let mut rules = default_rules();
+    assert!(Judge::new(&rules).looks_at_contents());
     let reason = Some("it begins like a shortcut for Windows");
-    assert_eq!(judge.blocked_contents(b"notes.txt", &shortcut), reason);
-    assert_eq!(judge.blocked_contents(b"node_modules/x", &shortcut), None);
-    let judge = Judge::new(&Rules { blocked_contents: false, ..default_rules() });
-    assert!(!judge.looks_at_contents());
-    assert_eq!(judge.blocked_contents(b"notes.txt", &shortcut), None);
+    assert_eq!(refused(&rules, b"notes.txt", &shortcut), reason);
+    assert_eq!(refused(&rules, b"node_modules/x", &shortcut), None);
+    // Who wants programs for Java under their own name wants them.
+    let java = b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0META-INF/";
+    assert_eq!(refused(&rules, b"notes.txt", java), Some("it begins like a program for Java"));
+    rules.blocked.retain(|ending| ending != "jar");
+    assert_eq!(refused(&rules, b"notes.txt", java), None);
+    let rules = Rules { blocked_contents: false, ..default_rules() };
+    assert!(!Judge::new(&rules).looks_at_contents());
+    assert_eq!(refused(&rules, b"notes.txt", &shortcut), None);
 }
 
 struct Default {
