@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The generation of every message of this crate.
-pub const GENERATION: u8 = 1;
+pub const GENERATION: u8 = 2;
 
 /// Longest message that is accepted; the sender is told before it sends. Twice the kernel's limit
 /// for the arguments and environment of a program, so that whatever can be executed can be asked.

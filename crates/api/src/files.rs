@@ -217,6 +217,19 @@ pub struct Order {
     pub work: Work,
     /// Rules of the user's about names, by which changes are marked beside those that always hold.
     pub names: Vec<NameRule>,
+    /// Which types are refused in its folders, where those are not the usual ones.
+    pub types: Vec<Types>,
+}
+
+/// Which types of files are refused in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Types {
+    /// The grant's name.
+    pub grant: String,
+    /// Endings of names.
+    pub blocked: Vec<String>,
+    /// Whether such files are known by their contents too.
+    pub contents: bool,
 }
 
 /// A folder of the host that was looked at.
@@ -273,6 +286,8 @@ pub enum Work {
         after: u64,
         /// Most that are listed.
         most: u32,
+        /// Files of refused types are looked for that sets left which were closed after this record.
+        looked: u64,
     },
 }
 
@@ -342,6 +357,12 @@ pub enum Report {
         mutations: Vec<Mutation>,
         /// How many more there are.
         left: u64,
+        /// Files of refused types that closed sets left.
+        typed: Vec<Typed>,
+        /// How many more of them there are.
+        more_typed: u64,
+        /// The last record that closed a set; 0 if none did since.
+        looked: u64,
     },
     /// It could not be done.
     Failed {
@@ -450,6 +471,8 @@ pub enum Mark {
     Protected(String),
     /// The user has changed it since.
     Conflict,
+    /// It is of a type that is refused, which was not seen before it was written; why.
+    RefusedType(String),
 }
 
 /// The difference of one name's contents.
@@ -489,6 +512,17 @@ pub struct Conflict {
     pub outcome: String,
 }
 
+/// A file of a refused type that a set left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Typed {
+    /// Which set.
+    pub set: u32,
+    /// Where it is.
+    pub at: Place,
+    /// What it is.
+    pub why: String,
+}
+
 /// One change as it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mutation {
@@ -506,4 +540,20 @@ pub struct Mutation {
     pub at: Place,
     /// The other name, of a rename.
     pub to: Option<Text>,
+    /// Why it cannot be undone, if it cannot.
+    pub lost: Option<String>,
+}
+
+/// The trash of a session on another mount than its store, as the store remembers it: the folder
+/// `.Trash-UID/cowork/STORE` at the top of that mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Away {
+    /// The top of the mount, on the host.
+    pub top: Text,
+    /// Which folder that is.
+    pub top_folder: plan::Identity,
+    /// The name of the store.
+    pub store: String,
+    /// Which folder the trash is.
+    pub folder: plan::Identity,
 }

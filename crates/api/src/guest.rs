@@ -246,6 +246,11 @@ pub enum Refusal {
         /// What the kernel said.
         errno: i32,
     },
+    /// The file is there, and the program that it names to be run by is not.
+    NoInterpreter {
+        /// That program's path.
+        interpreter: Text,
+    },
 }
 
 /// How a command ended.
@@ -266,4 +271,8 @@ pub struct Usage {
     pub system_us: u64,
     /// Largest resident size of any of its processes, in KiB.
     pub peak_kib: u64,
+    /// Bytes read from storage.
+    pub read: u64,
+    /// Bytes written to storage.
+    pub written: u64,
 }

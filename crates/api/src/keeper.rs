@@ -197,6 +197,23 @@ pub enum Request {
         /// The id, in the session or on the host; any without it.
         pid: Option<i32>,
     },
+    /// Start an egress process, from the program beside the keeper's, on the host's network. What it
+    /// has to say goes to the descriptor beside this message, if there is one. Beside the answer come
+    /// our end of its line, then a handle on it. It ends when nobody holds that end any more.
+    StartEgress,
+    /// End an egress process that does not leave by itself. Not answered.
+    EndEgress {
+        /// Which.
+        pid: i32,
+    },
+    /// What the processes of one command use, and how much memory each has had at most. Nothing, if
+    /// the command is over.
+    MeasureCommand {
+        /// Which session.
+        session: String,
+        /// The command's first process, in the session.
+        pid: i32,
+    },
 }
 
 /// To a client.
@@ -292,6 +309,11 @@ pub enum Reply {
     Hits(Hits),
     /// Processes, at most [`MAX_LISTED`].
     Found(Vec<Process>),
+    /// An egress process waits for its first message.
+    Egress {
+        /// Its id on the host.
+        pid: i32,
+    },
 }
 
 /// How often a session met its limits since it was made.

@@ -2,12 +2,13 @@
 //!
 //! Three programs talk to each other: a client (the command line, later the daemon), the keeper,
 //! and the init of each session. All messages are here, with the plan that describes a session.
-//! A message is one packet of a `SOCK_SEQPACKET` socket, or one length-prefixed frame of a
-//! stream; descriptors travel beside it. The first byte of every packet is [`GENERATION`].
+//! A message is one packet of a `SOCK_SEQPACKET` socket; descriptors travel beside it. The first byte
+//! of every packet is [`GENERATION`].
 //!
-//! Deliberately absent: sockets (`cowork-sandbox` has them), decisions (`cowork-policy`), and any
-//! type that is not sent. New variants are added at the end of an enum; anything else that changes
-//! the encoding of an old message needs a new generation.
+//! Deliberately absent: sockets (`cowork-sandbox` has them), decisions (`cowork-policy`), any type that
+//! is not sent, and a framing for streams: nothing of this is sent through one. New variants are added
+//! at the end of an enum; anything else that changes the encoding of an old message needs a new
+//! generation (`tests/frozen.rs` keeps the definitions of this one; docs/compatibility.md).
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,8 @@ pub mod files;
 pub mod guest;
 pub mod keeper;
 pub mod plan;
+pub mod seed;
+pub mod starter;
 
 pub use codec::{DecodeError, GENERATION, MAX_MESSAGE, decode, encode};
 

@@ -73,6 +73,28 @@ pub enum ToEgress {
     /// Instead of [`Self::Begin`]: one request is made, answered with [`FromEgress::Returned`], and
     /// the process ends.
     Errand(Box<Errand>),
+    /// What was used of what rules limit, as an earlier process told it. Sent before the first socket.
+    Spent(Vec<Spent>),
+}
+
+/// What was used of what a rule limits, in the windows of the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// The rule's name.
+    pub rule: String,
+    /// Bytes that were sent, if they are limited.
+    pub upload: Option<Window>,
+    /// Requests, if they are limited.
+    pub requests: Option<Window>,
+}
+
+/// A time that something is counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// When it began, in milliseconds since 1970.
+    pub since: u64,
+    /// How much was used in it.
+    pub used: u64,
 }
 
 /// Why a secret has no other value.
@@ -147,6 +169,17 @@ pub struct Parent {
     pub authorization: Option<Hidden>,
     /// Names and networks that are reached without it, as in `NO_PROXY`.
     pub except: Vec<String>,
+    /// Who comes, if it speaks SOCKS 5 rather than HTTP.
+    pub socks: Option<Socks>,
+}
+
+/// Who comes to a proxy of SOCKS 5. Both are empty where it does not ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Socks {
+    /// The user.
+    pub user: Hidden,
+    /// The password.
+    pub password: Hidden,
 }
 
 /// A socket of the session's network.
@@ -169,6 +202,8 @@ pub enum Socket {
     Inward,
     /// Lists the sockets of the session's network (`NETLINK_SOCK_DIAG`).
     Diagnostics,
+    /// The same for the daemon, which asks who is at the other end of a connection. Not kept.
+    Callers,
 }
 
 /// Addresses that stand for names: the fourth part of the benchmarking range.
@@ -381,7 +416,7 @@ pub enum Renewal {
 }
 
 /// Bytes that are not shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hidden(pub Text);
 
 impl std::fmt::Debug for Hidden {
@@ -456,6 +491,8 @@ pub enum FromEgress {
     },
     /// What came of an errand, or why nothing did.
     Returned(Result<Returned, String>),
+    /// What was used of what some rules limit has changed: the daemon keeps it for the next process.
+    Spent(Vec<Spent>),
 }
 
 /// Most flows that are listed.
