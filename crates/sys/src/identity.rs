@@ -178,6 +178,29 @@ pub fn probe_add_key() -> Errno {
             0,
         )
     };
+    refused(result)
+}
+
+/// Calls `execve` without a path; the errno tells whether the call reached the kernel (`EFAULT`) or a
+/// filter stood before it.
+pub fn probe_exec() -> Errno {
+    let none = std::ptr::null::<*const libc::c_char>();
+    // SAFETY: the path is null; the kernel refuses it before it uses anything else.
+    let result = unsafe { libc::syscall(libc::SYS_execve, std::ptr::null::<u8>(), none, none) };
+    refused(result)
+}
+
+/// Calls `clone` for a process, with flags that exclude each other; the errno tells whether the call
+/// reached the kernel (`EINVAL`) or a filter stood before it.
+pub fn probe_fork() -> Errno {
+    // SAFETY: signal handlers cannot be shared without the memory (clone(2)): the kernel refuses the
+    // call before it makes anything.
+    let result = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_SIGHAND, 0, 0, 0, 0) };
+    refused(result)
+}
+
+/// Why a call that can only fail did.
+fn refused(result: libc::c_long) -> Errno {
     match check(result) {
         Ok(_) => Errno::from_raw_os_error(libc::EIO),
         Err(errno) => errno,

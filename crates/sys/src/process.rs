@@ -33,8 +33,11 @@ pub enum Namespaces {
     Inherited,
     /// A user namespace alone, to carry an id map.
     User,
-    /// User, mount, pid, ipc and host name. The network is the one that the caller is in: it is made
-    /// before. The cgroup namespace is made by the child, once it is in its own cgroup.
+    /// A pid namespace alone.
+    Processes,
+    /// User, mount, pid, ipc and host name, and the caller's own parent for a parent. The network is
+    /// the one that the caller is in: it is made before. The cgroup namespace is made by the child,
+    /// once it is in its own cgroup.
     Session,
 }
 
@@ -44,18 +47,18 @@ const CLONE_INTO_CGROUP: u64 = 1 << 33;
 /// The two sides of a fork.
 #[derive(Debug)]
 pub enum Forked {
-    /// The caller, with the child's id and a handle on it.
+    /// The caller, with the new process's id and a handle on it.
     Parent {
-        /// The child's process id.
+        /// Its process id.
         pid: Pid,
-        /// A descriptor that names the child whatever happens to its id.
+        /// A descriptor that names it whatever happens to its id.
         handle: OwnedFd,
     },
     /// The child.
     Child,
 }
 
-/// Makes a child with a copy of this process, in new namespaces and, if given, in `cgroup` (a
+/// Makes a process with a copy of this one, in new namespaces and, if given, in `cgroup` (a
 /// cgroup v2 directory).
 pub fn fork(
     _proof: &SingleThreaded,
@@ -65,12 +68,14 @@ pub fn fork(
     let flags = match namespaces {
         Namespaces::Inherited => 0,
         Namespaces::User => libc::CLONE_NEWUSER,
+        Namespaces::Processes => libc::CLONE_NEWPID,
         Namespaces::Session => {
             libc::CLONE_NEWUSER
                 | libc::CLONE_NEWNS
                 | libc::CLONE_NEWPID
                 | libc::CLONE_NEWIPC
                 | libc::CLONE_NEWUTS
+                | libc::CLONE_PARENT
         }
     };
     let mut handle: libc::c_int = -1;
@@ -78,7 +83,10 @@ pub fn fork(
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = u64::from(flags.cast_unsigned() | libc::CLONE_PIDFD.cast_unsigned());
     arguments.pidfd = (&raw mut handle).addr() as u64;
-    arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+    if namespaces != Namespaces::Session {
+        // A child of the caller's parent has the caller's own signal, and may not name one.
+        arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+    }
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = u64::from(cgroup.as_raw_fd().cast_unsigned());

@@ -84,6 +84,10 @@ pub struct Usage {
     pub system: Duration,
     /// Largest resident size of any process of the tree, in KiB.
     pub peak_kib: u64,
+    /// Bytes read from storage, in whole blocks.
+    pub read: u64,
+    /// Bytes written to storage, in whole blocks.
+    pub written: u64,
 }
 
 /// How a process ended.
@@ -125,11 +129,20 @@ pub fn reap() -> Result<Option<Reaped>, Errno> {
                 user: duration(usage.ru_utime),
                 system: duration(usage.ru_stime),
                 peak_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+                read: blocks(usage.ru_inblock),
+                written: blocks(usage.ru_oublock),
             };
             Ok(Some(Reaped { pid, ending, usage }))
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// The kernel counts storage in blocks of this many bytes here, whatever the disk's are.
+const BLOCK: u64 = 512;
+
+fn blocks(count: libc::c_long) -> u64 {
+    u64::try_from(count).unwrap_or(0).saturating_mul(BLOCK)
 }
 
 fn duration(time: libc::timeval) -> Duration {
