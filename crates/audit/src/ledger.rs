@@ -92,16 +92,24 @@ impl Ledger {
     ) -> Result<Opened, LedgerError> {
         let folder = writable(path)?;
         let starts = folder.list()?.starts;
-        let (current, last, cut) = match starts.last() {
-            Some(&start) => Current::open(&folder, start)?,
-            None => (Current::create(&folder, 1)?, Head::default(), None),
+        let found = starts.last().map(|&start| Current::open(&folder, start)).transpose()?;
+        let head = match (starts.split_last(), &found) {
+            (Some((&start, before)), Some((current, ..))) if current.length == 0 => {
+                last_of(&folder, before, start)?
+            }
+            (_, Some((_, last, _))) => last.clone(),
+            (_, None) => Head::default(),
         };
-        let head = match starts.split_last() {
-            Some((&start, before)) if current.length == 0 => last_of(&folder, before, start)?,
-            _ => last,
-        };
+        // Nothing is changed before this: what somebody has tampered with stays as it was found.
         if let Some(known) = known {
             confirm(&folder, &starts, &head, known)?;
+        }
+        let (mut current, cut) = match found {
+            Some((current, _, cut)) => (current, cut),
+            None => (Current::create(&folder, 1)?, None),
+        };
+        if cut.is_some() {
+            current.cut(&folder)?;
         }
         let ledger = Self { folder, current, head, file_bytes, line: Vec::new() };
         Ok(Opened { ledger, cut })
@@ -158,7 +166,7 @@ impl Ledger {
             return Err(LedgerError::TooLarge { bytes: line.len() });
         }
         if self.current.end == End::Torn {
-            self.cut()?;
+            self.current.cut(&self.folder)?;
         }
         if self.current.length > 0 && self.current.length.saturating_add(length) > self.file_bytes {
             self.sync()?;
@@ -176,17 +184,8 @@ impl Ledger {
         self.current.end = End::Torn;
         let error = LedgerError::writing("append to", &self.path(), cause);
         // If it cannot be cut off now, the next record tries again before it is written.
-        drop(self.cut());
+        drop(self.current.cut(&self.folder));
         Err(error)
-    }
-
-    /// Cuts off what was written of a line.
-    fn cut(&mut self) -> Result<(), LedgerError> {
-        let failed =
-            |errno| LedgerError::writing("cut an unfinished line off", &self.path(), errno);
-        ftruncate(&self.current.file, self.current.length).map_err(failed)?;
-        self.current.end = End::Whole;
-        Ok(())
     }
 }
 
@@ -206,7 +205,16 @@ impl Current {
         }
     }
 
-    /// Goes on with a file, and says the last record in it and what was cut off.
+    /// Cuts off what was written of a line.
+    fn cut(&mut self, folder: &Folder) -> Result<(), LedgerError> {
+        let path = folder.file(self.start);
+        let failed = |errno| LedgerError::writing("cut an unfinished line off", &path, errno);
+        ftruncate(&self.file, self.length).map_err(failed)?;
+        self.end = End::Whole;
+        Ok(())
+    }
+
+    /// Goes on with a file, and says the last record in it and what is to be cut off.
     fn open(folder: &Folder, start: u64) -> Result<(Self, Head, Option<String>), LedgerError> {
         let path = folder.file(start);
         let failed = |errno| LedgerError::writing("open", &path, errno);
@@ -216,12 +224,10 @@ impl Current {
         let tail = tail.ok_or_else(|| broken_end(folder, start))?;
         let head = if tail.whole == 0 { Head::default() } else { tail.head(folder, start)? };
         let unfinished = String::from_utf8_lossy(&tail.unfinished).into_owned();
-        if !tail.unfinished.is_empty() {
-            let failed = |errno| LedgerError::writing("cut an unfinished line off", &path, errno);
-            ftruncate(&file, tail.whole).map_err(failed)?;
-        }
-        let current = Self { file, start, length: tail.whole, end: End::Whole };
-        Ok((current, head, Some(unfinished).filter(|text| !text.is_empty())))
+        let unfinished = Some(unfinished).filter(|text| !text.is_empty());
+        let end = if unfinished.is_some() { End::Torn } else { End::Whole };
+        let current = Self { file, start, length: tail.whole, end };
+        Ok((current, head, unfinished))
     }
 }
 

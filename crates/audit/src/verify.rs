@@ -48,6 +48,9 @@ pub struct Problem {
     pub line: u64,
     /// What is wrong with it.
     pub sentence: String,
+    /// The number of the record that it is about: the one that stands there, or the one that should
+    /// if what stands there does not say; none for what is wrong with the file as a whole.
+    pub record: Option<u64>,
 }
 
 /// Checks every record in a folder against the chain, and against a head that is remembered
@@ -147,7 +150,7 @@ struct Check<'k> {
     /// The likeliest first. Never empty.
     ends: VecDeque<End>,
     seen: Runs,
-    problems: Vec<(Place, What)>,
+    problems: Vec<(Place, What, u64)>,
     unlisted: u64,
     strangers: Vec<String>,
 }
@@ -171,7 +174,7 @@ impl<'k> Check<'k> {
 
     fn report(&mut self, what: What) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push((self.place, what));
+            self.problems.push((self.place, what, self.expected()));
         } else {
             self.unlisted += 1;
         }
@@ -282,20 +285,23 @@ impl<'k> Check<'k> {
 
     fn verdict(self) -> Verification {
         let seen = self.seen;
-        let problems = self.problems.into_iter().map(|(place, what)| Problem {
+        let problems = self.problems.into_iter().map(|(place, what, expected)| Problem {
             file: name(place.start),
             line: place.line,
             sentence: what.sentence(place.start, &seen),
+            record: what.record(expected),
         });
         let strangers = self.strangers.into_iter().map(|file| Problem {
             file,
             line: 1,
             sentence: "the file does not belong to the record".to_owned(),
+            record: None,
         });
         let unlisted = (self.unlisted > 0).then(|| Problem {
             file: name(self.place.start),
             line: self.place.line,
             sentence: format!("{} further problems are not listed", self.unlisted),
+            record: None,
         });
         let problems = problems.chain(strangers).chain(unlisted).collect();
         Verification { records: self.records, files: self.files, head: self.head, problems }
@@ -309,6 +315,20 @@ fn wait_for_more(lines: &mut Lines) -> Result<(), LedgerError> {
 }
 
 impl What {
+    /// The number of the record that it is about, where `expected` belongs.
+    fn record(&self, expected: u64) -> Option<u64> {
+        match *self {
+            Self::Unreadable(_) | Self::Empty => None,
+            Self::NoRecord | Self::Unfinished | Self::Changed => Some(expected),
+            Self::Jump { expected: record, .. }
+            | Self::Misnamed { found: record }
+            | Self::Again { found: record }
+            | Self::Unlinked { found: record }
+            | Self::Replaced { found: record }
+            | Self::Cut { from: record, .. } => Some(record),
+        }
+    }
+
     /// What is said, once it is known which records are there at all.
     fn sentence(&self, start: u64, seen: &Runs) -> String {
         match self {

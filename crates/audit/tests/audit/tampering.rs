@@ -293,7 +293,10 @@ fn one_act_is_one_sentence_at_its_place() {
     let check = |altered: &[(String, Vec<u8>)], expected: &[&str]| {
         let problems = original.problems(&joined(altered)).into_iter();
         let said: Vec<String> = problems
-            .map(|Problem { file, line, sentence }| format!("{file}:{line}: {sentence}"))
+            .map(|Problem { file, line, sentence, record }| {
+                assert!(record.is_some(), "{sentence}");
+                format!("{file}:{line}: {sentence}")
+            })
             .collect();
         assert_eq!(said, expected);
     };
