@@ -6,7 +6,7 @@ use crate::model::changes::Found;
 use crate::model::{Disk, Ground, Journal, Marks};
 use crate::record::Saved;
 use crate::undo::describe;
-use cowork_api::files::{ChangeKind, Difference, FileKind, Selection};
+use cowork_api::files::{ChangeKind, Difference, FileKind, Mark, Selection};
 use rustix::io::Errno;
 use similar::TextDiff;
 use std::io::Read;
@@ -79,7 +79,10 @@ fn of_file(disk: &Disk<'_>, found: &Found) -> (Option<String>, Option<String>) {
         (Some(_), Some(saved)) => kept(disk, found.folder, saved),
         (Some(_), None) => Side::Unknown("what it said was not kept".to_owned()),
     };
-    let after = match &found.now {
+    // Where the user has put something in place of what was removed, that is what is there now.
+    let users = found.home.as_ref().filter(|_| found.change.marks.contains(&Mark::Conflict));
+    let now = found.now.as_ref().or(users);
+    let after = match now {
         Some(path) => match disk.open(found.folder, path) {
             Ok(file) => {
                 let length = file.metadata().map_or(0, |meta| meta.len());
@@ -89,7 +92,7 @@ fn of_file(disk: &Disk<'_>, found: &Found) -> (Option<String>, Option<String>) {
         },
         None => Side::Nothing,
     };
-    unified((found.home.as_deref(), &before), (found.now.as_deref(), &after))
+    unified((found.home.as_deref(), &before), (now.map(Vec::as_slice), &after))
 }
 
 /// The difference of two files, and what is said instead of it. Each side is its path, its contents

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod diff;
 pub mod hand;
 pub mod log;

@@ -3,6 +3,7 @@
 //! Nothing here follows a symbolic link at the end of a name. Deliberately absent: contents
 //! (`save`).
 
+use crate::acl;
 use crate::record::{Meta, State};
 use cowork_api::Text;
 use cowork_api::files::FileKind;
@@ -54,6 +55,11 @@ impl Look {
         }
     }
 
+    /// Its device and inode.
+    pub(crate) fn id(&self) -> (u64, u64) {
+        (rustix::fs::makedev(self.0.stx_dev_major, self.0.stx_dev_minor), self.0.stx_ino)
+    }
+
     /// Its number in its file system.
     pub(crate) fn inode(&self) -> u64 {
         self.0.stx_ino
@@ -90,7 +96,8 @@ impl Look {
     }
 
     /// What is recorded of it, with its attributes and with the owner that it has on disk.
-    pub(crate) fn meta(&self, attributes: Vec<(Text, Vec<u8>)>, owners: Owners) -> Meta {
+    pub(crate) fn meta(&self, mut attributes: Vec<(Text, Vec<u8>)>, owners: Owners) -> Meta {
+        owners.name_on_disk(&mut attributes);
         let stat = &self.0;
         let (uid, gid) = owners.on_disk(stat.stx_uid, stat.stx_gid);
         Meta {
@@ -134,6 +141,22 @@ impl Owners {
         let Some((disk_uid, disk_gid)) = self.disk else { return (uid, gid) };
         let (own_uid, own_gid) = self.own;
         (if uid == own_uid { disk_uid } else { uid }, if gid == own_gid { disk_gid } else { gid })
+    }
+
+    /// Who access control lists name on disk.
+    fn name_on_disk(self, attributes: &mut [(Text, Vec<u8>)]) {
+        if self.disk.is_none() {
+            return;
+        }
+        let user = |uid| Some(self.on_disk(uid, u32::MAX).0);
+        let group = |gid| Some(self.on_disk(u32::MAX, gid).1);
+        for (name, value) in attributes {
+            if acl::is_list(name)
+                && let Some(translated) = acl::translate(value, user, group)
+            {
+                *value = translated;
+            }
+        }
     }
 }
 

@@ -163,7 +163,8 @@ pub enum Record {
         /// The number of that record.
         seq: u64,
     },
-    /// What a name was like when its set was closed.
+    /// What a name was like when nobody could write to it any more who belonged to the session, or when
+    /// its set was closed. A later one of the same set counts if it was touched in between.
     After {
         /// Which name.
         at: At,

@@ -1,6 +1,7 @@
-//! What names are like at the end of a set.
+//! What names are like when their set is closed, or earlier.
 
 use super::Kept;
+use super::set::{Own, Shape};
 use crate::log::Author;
 use crate::meta::{Look, look};
 use crate::record::{At, Record};
@@ -10,17 +11,19 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 impl Kept {
-    /// Records what names are like.
+    /// Records what names are like, of those of which that is not recorded yet.
     pub(super) fn after<'a>(
         &mut self,
         author: Author,
         folder: u32,
         root: BorrowedFd<'_>,
-        names: impl IntoIterator<Item = &'a Vec<u8>>,
+        names: impl IntoIterator<Item = (&'a Vec<u8>, &'a Own)>,
     ) -> Result<(), Errno> {
         let mut finder = Finder::new(root);
-        for path in names {
-            let state = finder.look(path).ok().map(|look| look.state());
+        for (path, own) in names {
+            let Own::Open { left, .. } = own else { continue };
+            let found = finder.look(path).ok().map(|look| look.state());
+            let state = Shape::left(*left, found);
             let at = At { folder, path: path.clone() };
             self.log.gather(author, Record::After { at, state })?;
         }

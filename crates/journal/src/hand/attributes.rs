@@ -114,7 +114,9 @@ impl Hand {
         let found = look_at(file.as_fd())?;
         check(file.as_fd(), found.file_type())?;
         let (key, links) = (found.key(), found.links());
+        let told = self.notice(by, spot, &found)?;
         let recorded = match self.known(by, key) {
+            Some(_) if told => false,
             Some(Known::Created) => true,
             Some(_) => !self.set(by)?.is_other_name((key, WHAT), links, spot.place()),
             None => false,
@@ -133,7 +135,9 @@ impl Hand {
             self.learn(by, key, WHAT);
             self.set(by)?.learn_name((key, WHAT), links, spot.place());
         }
-        self.touch(by, spot);
+        // The mode of a folder is remembered.
+        let changed = if found.is_folder() { look_at(file.as_fd()).ok() } else { Some(found) };
+        self.touch(by, spot, changed.as_ref());
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ impl Hand {
         self.create(by, &spot, (FileKind::Folder, None), || {
             rustix::fs::mkdirat(spot.parent, spot.name, mode)
         })?;
-        self.learn_created(by, &spot);
+        self.made(by, &spot, look(spot.parent, spot.name).ok().as_ref());
         Ok(())
     }
 
@@ -40,7 +40,7 @@ impl Hand {
         self.create(by, &spot, (recorded, None), || {
             rustix::fs::mknodat(spot.parent, spot.name, kind, mode, 0)
         })?;
-        self.learn_created(by, &spot);
+        self.made(by, &spot, look(spot.parent, spot.name).ok().as_ref());
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Hand {
         self.create(by, &spot, (FileKind::Link, None), || {
             rustix::fs::symlinkat(target, spot.parent, spot.name)
         })?;
-        self.learn_created(by, &spot);
+        self.made(by, &spot, look(spot.parent, spot.name).ok().as_ref());
         Ok(())
     }
 
@@ -78,6 +78,11 @@ impl Hand {
                     let none = AtFlags::empty();
                     rustix::fs::linkat(from.parent, from.name, spot.parent, spot.name, none)
                 })?;
+                self.touch(by, &spot, Some(&found));
+                // What somebody else has made of it stays theirs.
+                if let Some(own) = self.told(by, &from).filter(|own| !own.is(&found)) {
+                    self.set(by)?.names.touch(spot.folder, spot.path, own);
+                }
                 self.set(by)?.added.add(spot.place(), found.key());
                 Ok(())
             }
@@ -91,6 +96,7 @@ impl Hand {
                     let (from, follow) = (handle_path(file), AtFlags::SYMLINK_FOLLOW);
                     rustix::fs::linkat(rustix::fs::CWD, from, spot.parent, spot.name, follow)
                 })?;
+                self.touch(by, &spot, Some(&found));
                 if found.links() == 0 {
                     self.learn(by, found.key(), Known::Created);
                 }
@@ -104,7 +110,7 @@ impl Hand {
         self.absent(by, &spot)?;
         self.inside(by, &spot)?;
         let seq = self.record(by, Record::Create { at: spot.at(), kind, link_of: None })?;
-        self.touch(by, &spot);
+        self.touch(by, &spot, None);
         self.set(by)?.tally.created += 1;
         Ok(Intent { by, seq })
     }
@@ -122,7 +128,7 @@ impl Hand {
             self.inside(by, &spot)?;
         }
         let seq = self.record(by, Record::Create { at: spot.at(), kind, link_of: None })?;
-        self.touch(by, &spot);
+        self.touch(by, &spot, None);
         self.set(by)?.tally.created += 1;
         Ok(Intent { by, seq })
     }
@@ -147,13 +153,14 @@ impl Hand {
         }
         self.inside(by, &spot)?;
         self.sync_before_many(by)?;
+        self.notice(by, &spot, &found)?;
         let added = self.is_added(by, &spot, &found);
         self.remove_kept(by, &spot, &found)?;
         if !added {
             self.count_removed(by, &found);
         }
         self.forget_added(&spot);
-        self.touch(by, &spot);
+        self.touch(by, &spot, None);
         Ok(())
     }
 
@@ -195,7 +202,7 @@ impl Hand {
         if let Ok(set) = self.set(by) {
             set.forget(found.key());
         }
-        self.touch(by, &spot);
+        self.touch(by, &spot, None);
         Ok(())
     }
 
@@ -234,8 +241,12 @@ impl Hand {
             self.inside(by, &to)?;
         }
         self.sync_before_many(by)?;
-        if flags.contains(RenameFlags::EXCHANGE) {
-            return self.exchange(by, &from, &to, &found);
+        self.notice(by, &from, &found)?;
+        if let Some(target) = &target {
+            self.notice(by, &to, target)?;
+            if flags.contains(RenameFlags::EXCHANGE) {
+                return self.exchange(by, &from, &to, (&found, target));
+            }
         }
         self.rename_over(by, &from, &to, (&found, target.as_ref(), flags))
     }
@@ -245,7 +256,7 @@ impl Hand {
         by: By,
         from: &Spot<'_>,
         to: &Spot<'_>,
-        found: &Look,
+        (found, target): (&Look, &Look),
     ) -> Result<(), Errno> {
         let record = Record::Exchange { one: from.at(), other: to.at(), inode: found.inode() };
         let seq = self.record(by, record)?;
@@ -257,9 +268,10 @@ impl Hand {
         }
         self.forget_added(from);
         self.forget_added(to);
-        self.touch(by, from);
-        self.touch(by, to);
-        if let Ok(set) = self.set(by) {
+        let own = (self.told(by, from), self.told(by, to));
+        self.arrive(by, from, target, own.1);
+        self.arrive(by, to, found, own.0);
+        for set in self.sets.values_mut() {
             set.names.exchange(from.folder, from.path, to.path);
         }
         Ok(())
@@ -309,12 +321,13 @@ impl Hand {
         }
         self.forget_added(from);
         self.forget_added(to);
-        self.touch(by, from);
-        self.touch(by, to);
-        if kind == FileKind::Folder
-            && let Ok(set) = self.set(by)
-        {
-            set.names.rename(from.folder, from.path, to.path);
+        let own = self.told(by, from);
+        self.touch(by, from, None);
+        self.arrive(by, to, found, own);
+        if kind == FileKind::Folder {
+            for set in self.sets.values_mut() {
+                set.names.rename(from.folder, from.path, to.path);
+            }
         }
         Ok(())
     }
@@ -346,7 +359,7 @@ impl Hand {
         }
     }
 
-    /// Records that a name is about to be made, and makes it.
+    /// Records that a name is about to be made, and makes it. It is touched by the caller.
     pub(super) fn create<T>(
         &mut self,
         by: By,
@@ -369,17 +382,17 @@ impl Hand {
             }
         };
         self.forget_added(spot);
-        self.touch(by, spot);
         self.set(by)?.tally.created += 1;
         Ok(made)
     }
 
     /// Remembers that what is under a name now is new.
-    fn learn_created(&mut self, by: By, spot: &Spot<'_>) {
+    pub(super) fn made(&mut self, by: By, spot: &Spot<'_>, found: Option<&Look>) {
         // What is not remembered is saved without need.
-        if let Ok(found) = look(spot.parent, spot.name) {
+        if let Some(found) = found {
             self.learn(by, found.key(), Known::Created);
         }
+        self.touch(by, spot, found);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::set::Known;
 use super::{By, Full, Hand, Opened, Spot};
-use crate::meta::{Look, attributes_of, look, look_at};
+use crate::meta::{Key, Look, attributes_of, look, look_at};
 use crate::record::{Meta, Record, Saved, Why};
 use cowork_api::files::FileKind;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -94,10 +94,7 @@ impl Hand {
         });
         match outcome {
             Ok(file) => {
-                // What is not remembered is saved without need.
-                if let Ok(found) = look_at(file.as_fd()) {
-                    self.learn(by, found.key(), Known::Created);
-                }
+                self.made(by, spot, look_at(file.as_fd()).ok().as_ref());
                 Ok(Try::Done(Opened::File(file)))
             }
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => Ok(Try::Again),
@@ -134,12 +131,13 @@ impl Hand {
             }
             return Ok(Try::Done(Opened::File(file)));
         }
-        let tried = if cut {
-            self.cut(by, spot, found, (file.as_fd(), 0))?
-        } else {
-            self.prepare(by, spot, found)?.map(|_| ())
-        };
-        Ok(tried.map(|()| Opened::File(file)))
+        if cut {
+            let tried = self.cut(by, spot, found, (file.as_fd(), 0))?;
+            return Ok(tried.map(|()| Opened::File(file)));
+        }
+        let Try::Done(_) = self.prepare(by, spot, found)? else { return Ok(Try::Again) };
+        self.count_overwritten(by, found.key())?;
+        Ok(Try::Done(Opened::File(file)))
     }
 
     /// Cuts a file to a length.
@@ -184,12 +182,19 @@ impl Hand {
             }
             return Err(error);
         }
+        self.count_overwritten(by, key)?;
+        Ok(Try::Done(()))
+    }
+
+    /// Counts a file that was there before its set and is opened for writing in it, once. What is
+    /// written through the descriptor is seen by nobody.
+    fn count_overwritten(&mut self, by: By, key: Key) -> Result<(), Errno> {
         if self.known(by, key).is_none_or(|known| known < Known::Overwritten) {
             self.learn(by, key, Known::Overwritten);
             let set = self.set(by)?;
             set.tally.removed = set.tally.removed.saturating_add(1);
         }
-        Ok(Try::Done(()))
+        Ok(())
     }
 
     /// Saves a file that somebody can write to who opened it before the set.
@@ -218,7 +223,7 @@ impl Hand {
         let before = self.before(by, &spot, &found);
         self.record(by, Record::Write { at: spot.at(), before, saved: Saved::Lost(why) })?;
         self.learn(by, found.key(), Known::Saved);
-        self.touch(by, &spot);
+        self.touch(by, &spot, Some(&found));
         let set = self.set(by)?;
         set.tally.lost = set.tally.lost.saturating_add(1);
         Ok(())
@@ -233,15 +238,17 @@ impl Hand {
         found: &Look,
     ) -> Result<Try<Option<u64>>, Errno> {
         let (key, links) = (found.key(), found.links());
+        let told = self.notice(by, spot, found)?;
         let (before, saved) = match self.known(by, key) {
-            Some(Known::Created) => {
-                self.touch(by, spot);
+            Some(Known::Created) if !told => {
+                self.touch(by, spot, Some(found));
                 return Ok(Try::Done(None));
             }
+            Some(Known::Created) => (self.before(by, spot, found), Saved::Same),
             Some(Known::Saved | Known::Overwritten) => {
                 let other = self.set(by)?.is_other_name((key, Known::Saved), links, spot.place());
-                if !other || self.kept.is_none() {
-                    self.touch(by, spot);
+                if !(other || told) || self.kept.is_none() {
+                    self.touch(by, spot, Some(found));
                     return Ok(Try::Done(None));
                 }
                 (self.before(by, spot, found), Saved::Same)
@@ -267,7 +274,7 @@ impl Hand {
             }
         };
         self.learn(by, key, Known::Saved);
-        self.touch(by, spot);
+        self.touch(by, spot, Some(found));
         let set = self.set(by)?;
         set.learn_name((key, Known::Saved), links, spot.place());
         Ok(Try::Done(seq))

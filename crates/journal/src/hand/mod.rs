@@ -15,6 +15,9 @@ mod files;
 mod keep;
 mod recover;
 mod set;
+mod settle;
+
+pub use settle::FileId;
 
 pub(crate) use recover::Left;
 
@@ -26,7 +29,7 @@ use crate::save::{Sharing, Store};
 use cowork_api::Text;
 use cowork_api::files::{Caps, SetKind};
 use rustix::io::Errno;
-use set::{Known, Set};
+use set::{Known, Own, Set};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,6 +45,8 @@ pub struct Hand {
     folders: HashMap<u32, Granted>,
     sets: BTreeMap<u32, Set>,
     last_set: u32,
+    /// How often a name was touched.
+    touched: u64,
     /// This process: user and group.
     own: (u32, u32),
     /// Failures that could not be recorded yet.
@@ -142,7 +147,7 @@ pub enum LinkSource<'a> {
 /// What a set did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Files that existed before the set and were removed or overwritten.
+    /// Files that existed before the set and were removed, or opened for writing.
     pub removed: u32,
     /// Names that it made.
     pub created: u64,
@@ -232,6 +237,7 @@ impl Hand {
             folders: HashMap::new(),
             sets: BTreeMap::new(),
             last_set: left.last_set(),
+            touched: 0,
             own,
             owed: Vec::new(),
             left,
@@ -342,7 +348,9 @@ impl Hand {
         self.pay()?;
         let Some(kept) = &mut self.kept else { return Ok(()) };
         for folder in closed.names.folders() {
-            let names = closed.names.take(folder);
+            let mut names = closed.names.take(folder);
+            // Of what others work on still, they say what it is like.
+            names.retain(|path, _| !self.sets.values().any(|set| set.names.waits(folder, path)));
             if let Some(granted) = self.folders.get(&folder) {
                 kept.after(author, folder, granted.root.as_fd(), &names)?;
             }
@@ -367,11 +375,11 @@ impl Hand {
         self.would_save(by, spot, None)
     }
 
-    /// Whether what has a name was made by the same set.
-    pub fn is_new(&self, by: By, spot: Spot<'_>) -> Result<bool, Errno> {
+    /// Whether what has a name was made by the same set, or opened for writing.
+    pub fn is_touched(&self, by: By, spot: Spot<'_>) -> Result<bool, Errno> {
         let set = self.sets.get(&by.set).ok_or(Errno::STALE)?;
         match look(spot.parent, spot.name) {
-            Ok(look) => Ok(set.known(look.key()) == Some(Known::Created)),
+            Ok(look) => Ok(set.known(look.key()).is_some_and(|known| known >= Known::Saved)),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error),
         }
@@ -443,13 +451,20 @@ impl Hand {
         }
     }
 
-    /// Remembers that a set touched a name.
-    fn touch(&mut self, by: By, spot: &Spot<'_>) {
+    /// Remembers that a set touched a name, and what it left there. What other sets know of the
+    /// name holds no more.
+    fn touch(&mut self, by: By, spot: &Spot<'_>, left: Option<&Look>) {
         if self.kept.is_none() {
             return;
         }
-        if let Some(set) = self.sets.get_mut(&by.set) {
-            set.names.touch(spot.folder, spot.path);
+        self.touched += 1;
+        let (folder, path) = spot.place();
+        for (number, set) in &mut self.sets {
+            if *number == by.set {
+                set.names.touch(folder, path, Own::open(self.touched, left));
+            } else {
+                set.names.blur(folder, path, self.touched);
+            }
         }
     }
 
@@ -517,9 +532,11 @@ impl Hand {
         let before = look.meta(attributes_at(folder), self.owners(number));
         let at = At { folder: number, path: path.to_vec() };
         self.record(by, Record::Inside { at, before })?;
+        self.touched += 1;
+        let own = Own::open(self.touched, Some(&look));
         let set = self.set(by)?;
         set.learn_inside(key);
-        set.names.touch(number, path);
+        set.names.touch(number, path, own);
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use super::Tally;
 use super::keep::Added;
-use crate::meta::Key;
-use crate::record::{At, Record};
+use crate::meta::{Key, Look};
+use crate::record::{At, Record, State};
 use cowork_api::files::FileKind;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 
@@ -13,6 +13,8 @@ use std::ops::Bound;
 const MOST_FILES: usize = 200_000;
 /// So many names are remembered, to say at the end what they are like.
 const MOST_NAMES: usize = 1_000_000;
+/// So many wait to be told of before the set is closed. The others are told of then.
+const MOST_WAITING: usize = 1_000_000;
 
 /// What a set did to a file. Later ones include the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +23,7 @@ pub(super) enum Known {
     Attributes,
     /// Its contents are saved too.
     Saved,
-    /// Like it, and it counts among those that were overwritten.
+    /// Like it, and it was opened for writing: it counts among those that were overwritten.
     Overwritten,
     /// It is new.
     Created,
@@ -106,17 +108,130 @@ fn digest(what: (Key, Known), at: (u32, &[u8])) -> u64 {
 /// Names that a set touched, as they are now: what is in a folder moves with it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    folders: BTreeMap<u32, BTreeSet<Vec<u8>>>,
+    folders: BTreeMap<u32, BTreeMap<Vec<u8>, Own>>,
     count: usize,
+    /// Names of which it may be time to record what they are like.
+    waiting: VecDeque<(u32, Vec<u8>)>,
+}
+
+/// What a set knows of a name that it touched last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// It is to be recorded what it is like.
+    Open {
+        /// When it was touched, as the hand counts.
+        touched: u64,
+        /// What the set left there, if that is known.
+        left: Option<Shape>,
+    },
+    /// It is recorded; this is a digest of it. What is another state is somebody else's doing.
+    Told(u64),
+}
+
+/// What cannot change of what a set left under a name, unless somebody else is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    inode: u64,
+    /// Type and permission bits, of a folder: those of a file can be changed by whoever has it open.
+    mode: Option<u32>,
+}
+
+impl Own {
+    /// A name that was touched just now, when the hand had counted so far.
+    pub(super) fn open(touched: u64, left: Option<&Look>) -> Self {
+        Self::Open { touched, left: left.map(Shape::of) }
+    }
+
+    /// A name of which it was recorded that it is like this.
+    pub(super) fn told(state: Option<&State>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        state.map(|state| (state.inode, state.mode, state.size, state.mtime)).hash(&mut hasher);
+        Self::Told(hasher.finish())
+    }
+}
+
+impl Shape {
+    fn of(look: &Look) -> Self {
+        let state = look.state();
+        Self { inode: state.inode, mode: look.is_folder().then_some(state.mode) }
+    }
+
+    /// Whether something is this.
+    fn is(self, found: &State) -> bool {
+        self.inode == found.inode && self.mode.is_none_or(|mode| mode == found.mode)
+    }
+
+    /// Whether it is the same file or folder.
+    pub(super) fn is_same(self, found: &Look) -> bool {
+        self.inode == found.inode()
+    }
+
+    /// What is recorded of it when somebody else has put something in its place: nothing that is
+    /// found there will be like it.
+    pub(super) fn lost(self) -> State {
+        let mode = self.mode.unwrap_or_default();
+        State { inode: self.inode, mode, size: 0, mtime: (0, 0), ctime: (0, 0) }
+    }
+
+    /// What the set left, where this is found.
+    pub(super) fn left(this: Option<Self>, found: Option<State>) -> Option<State> {
+        match (this, found) {
+            (None, found) => found,
+            (Some(shape), Some(found)) if shape.is(&found) => Some(found),
+            (Some(shape), _) => Some(shape.lost()),
+        }
+    }
 }
 
 impl Names {
-    /// Adds a name.
-    pub(super) fn touch(&mut self, folder: u32, path: &[u8]) {
+    /// Adds a name, or says anew what is known of it.
+    pub(super) fn touch(&mut self, folder: u32, path: &[u8], own: Own) {
         let names = self.folders.entry(folder).or_default();
-        if self.count < MOST_NAMES && !names.contains(path) {
-            names.insert(path.to_vec());
-            self.count += 1;
+        let waits = match names.get_mut(path) {
+            Some(known) => matches!(std::mem::replace(known, own), Own::Open { .. }),
+            None if self.count < MOST_NAMES => {
+                names.insert(path.to_vec(), own);
+                self.count += 1;
+                false
+            }
+            None => return,
+        };
+        if !waits && matches!(own, Own::Open { .. }) {
+            self.wait(folder, path.to_vec());
+        }
+    }
+
+    /// Somebody else, whose changes are recorded too, touched a name.
+    pub(super) fn blur(&mut self, folder: u32, path: &[u8], touched: u64) {
+        if self.get(folder, path).is_some() {
+            self.touch(folder, path, Own::open(touched, None));
+        }
+    }
+
+    /// What is known of a name.
+    pub(super) fn get(&self, folder: u32, path: &[u8]) -> Option<Own> {
+        self.folders.get(&folder)?.get(path).copied()
+    }
+
+    /// Whether a name is to be recorded still.
+    pub(super) fn waits(&self, folder: u32, path: &[u8]) -> bool {
+        matches!(self.get(folder, path), Some(Own::Open { .. }))
+    }
+
+    /// How many names wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The name that has waited longest.
+    pub(super) fn next(&mut self) -> Option<(u32, Vec<u8>)> {
+        self.waiting.pop_front()
+    }
+
+    /// Lets a name wait.
+    pub(super) fn wait(&mut self, folder: u32, path: Vec<u8>) {
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back((folder, path));
         }
     }
 
@@ -142,7 +257,7 @@ impl Names {
             | Record::RemoveFolder { at, .. }
             | Record::Create { at, .. }
             | Record::Attributes { at, .. }
-            | Record::Inside { at, .. } => self.touch(at.folder, &at.path),
+            | Record::Inside { at, .. } => self.touch(at.folder, &at.path, UNKNOWN),
             Record::Rename { from, to, kind } => {
                 self.touch_both(from, to);
                 if *kind == FileKind::Folder {
@@ -177,7 +292,7 @@ impl Names {
     }
 
     /// Takes the names in one folder, in order.
-    pub(super) fn take(&mut self, folder: u32) -> BTreeSet<Vec<u8>> {
+    pub(super) fn take(&mut self, folder: u32) -> BTreeMap<Vec<u8>, Own> {
         let names = self.folders.remove(&folder).unwrap_or_default();
         self.count = self.count.saturating_sub(names.len());
         names
@@ -185,7 +300,7 @@ impl Names {
 
     /// Drops a name.
     pub(super) fn leave(&mut self, folder: u32, path: &[u8]) {
-        if self.folders.get_mut(&folder).is_some_and(|names| names.remove(path)) {
+        if self.folders.get_mut(&folder).is_some_and(|names| names.remove(path).is_some()) {
             self.count -= 1;
         }
     }
@@ -196,27 +311,32 @@ impl Names {
     }
 
     fn touch_both(&mut self, one: &At, other: &At) {
-        self.touch(one.folder, &one.path);
-        self.touch(other.folder, &other.path);
+        self.touch(one.folder, &one.path, UNKNOWN);
+        self.touch(other.folder, &other.path, UNKNOWN);
     }
 
     /// Takes everything below a name; what is left of each is the path below it.
-    fn take_below(&mut self, folder: u32, path: &[u8]) -> Vec<Vec<u8>> {
+    fn take_below(&mut self, folder: u32, path: &[u8]) -> Vec<(Vec<u8>, Own)> {
         let Some(names) = self.folders.get_mut(&folder) else { return Vec::new() };
         let start = [path, b"/"].concat();
         let end = [path, b"0"].concat();
         let range = (Bound::Excluded(start.as_slice()), Bound::Excluded(end.as_slice()));
-        let below = names.range::<[u8], _>(range).cloned().collect::<Vec<_>>();
-        for name in &below {
+        let below: Vec<_> =
+            names.range::<[u8], _>(range).map(|(name, own)| (name.clone(), *own)).collect();
+        for (name, _) in &below {
             names.remove(name);
         }
         self.count = self.count.saturating_sub(below.len());
-        below.iter().map(|name| name.get(start.len()..).unwrap_or_default().to_vec()).collect()
+        let rest = |name: &Vec<u8>| name.get(start.len()..).unwrap_or_default().to_vec();
+        below.iter().map(|(name, own)| (rest(name), *own)).collect()
     }
 
-    fn put_below(&mut self, folder: u32, path: &[u8], below: Vec<Vec<u8>>) {
-        for rest in below {
-            self.touch(folder, &[path, b"/", &rest].concat());
+    fn put_below(&mut self, folder: u32, path: &[u8], below: Vec<(Vec<u8>, Own)>) {
+        for (rest, own) in below {
+            self.touch(folder, &[path, b"/", &rest].concat(), own);
         }
     }
 }
+
+/// What the records before say of a name that was touched.
+const UNKNOWN: Own = Own::Open { touched: 0, left: None };

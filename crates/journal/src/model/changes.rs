@@ -6,6 +6,7 @@ use super::look::Disk;
 use super::names::{Names, Slot, ThingId, Trace};
 use super::tree::{kind, parts};
 use super::{Ground, Journal, Marks, Present};
+use crate::acl;
 use crate::record::{Meta, Saved};
 use crate::undo::describe;
 use cowork_api::Text;
@@ -266,7 +267,8 @@ impl View<'_> {
         }
         let folder = self.names.thing(id).map(|thing| thing.folder).unwrap_or_default();
         let mut now = self.disk.attributes(folder, path)?;
-        let mut then = meta.attributes.clone();
+        let mut then: Vec<_> =
+            meta.attributes.iter().map(|attribute| acl::fill(attribute, &now)).collect();
         now.sort();
         then.sort();
         Ok(now != then)

@@ -1,4 +1,4 @@
-//! What each name was like when the last set that touched it was closed.
+//! What each name was like when the last set that touched it had done with it.
 //!
 //! Told from all records, also those of sets that are not taken back: it is what the user has found.
 
@@ -14,7 +14,7 @@ pub(crate) struct Ends {
     files: HashMap<(u32, u64), End>,
 }
 
-/// What was recorded last, and when. Nothing while a set that touched it is not closed.
+/// What was recorded last, and when. Nothing while a set that touched it may not have done with it.
 type End = (u64, Option<State>);
 
 impl Ends {

@@ -192,6 +192,7 @@ impl Names {
             if taken {
                 names.apply(entry, Whose::Taken(entry.set));
             } else if scope.void.contains(&entry.set) {
+                names.notice_void(entry);
                 passing.follow(entry, &mut names);
             } else if begun {
                 names.apply(entry, Whose::Other(entry.set));
@@ -336,6 +337,7 @@ impl Names {
             }
             Record::After { at, state: Some(state) } => {
                 if let Some(id) = self.find(at.folder, &at.path) {
+                    self.notice(id, at, state);
                     self.ended(id, *state);
                 }
             }
@@ -347,6 +349,50 @@ impl Names {
             | Record::Closed
             | Record::Complete => {}
         }
+    }
+
+    /// Looks whether the user had changed what a set found that has no effect: it was brought back with
+    /// all else when that set was undone.
+    fn notice_void(&mut self, entry: &Entry) {
+        let (Record::Write { at, before, .. }
+        | Record::Attributes { at, before }
+        | Record::Remove { at, before, .. }) = &entry.record
+        else {
+            return;
+        };
+        let state = State {
+            inode: before.inode,
+            mode: before.mode,
+            size: before.size,
+            mtime: before.mtime,
+            ctime: before.ctime,
+        };
+        if let Some(id) = self.find(at.folder, &at.path) {
+            self.notice(id, at, &state);
+        }
+    }
+
+    /// Looks whether a name that a set has not touched is like it was said to be last. If not, whoever
+    /// moved it moved what the user had changed.
+    fn notice(&mut self, id: ThingId, at: &At, state: &State) {
+        let is_other = |end: State| {
+            kind(end.mode) != FileKind::Folder
+                && (end.inode, end.size, end.mtime) != (state.inode, state.size, state.mtime)
+        };
+        if self.ends.of(at.folder, &at.path).is_some_and(is_other)
+            && let Some(index) = self.things.get(id).map(|thing| thing.body)
+            && (self.is_made(index) || self.bodies.get(index).is_some_and(Body::is_touched))
+            && let Some(body) = self.bodies.get_mut(index)
+        {
+            body.traces.insert(Trace::Between);
+        }
+    }
+
+    /// Whether a set that is taken back made a body.
+    fn is_made(&self, body: BodyId) -> bool {
+        let bound = |id: &ThingId| self.things.get(*id).is_some_and(|thing| thing.bound);
+        let body = self.bodies.get(body);
+        body.is_some_and(|body| body.made.is_some() && body.names.iter().any(bound))
     }
 
     /// Takes a thing out of where it is, since a set removed it.
@@ -432,10 +478,7 @@ impl Names {
         let id = self.reach(at.folder, &at.path);
         self.identify(id, before);
         let Some(index) = self.things.get(id).map(|thing| thing.body) else { return id };
-        let bound = self.bodies.get(index).is_some_and(|body| {
-            let thing = |id: &ThingId| self.things.get(*id).is_some_and(|thing| thing.bound);
-            body.made.is_some() && body.names.iter().any(thing)
-        });
+        let bound = self.is_made(index);
         let Some(body) = self.bodies.get_mut(index) else { return id };
         match whose {
             Whose::Taken(set) => {

@@ -1,9 +1,11 @@
 //! Which sets there are, and which of them count.
 
 use super::Journal;
-use crate::record::{At, Record};
+use super::tree::kind;
+use crate::record::{At, Record, Saved};
+use crate::undo::describe;
 use cowork_api::Text;
-use cowork_api::files::{Mutation, Place, SetInfo, SetKind, Sets};
+use cowork_api::files::{FileKind, Mutation, Place, SetInfo, SetKind, Sets};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the first argument of an undo's set is when it was asked for some names only, which follow.
@@ -163,9 +165,33 @@ impl Journal {
                     path: at.path.clone(),
                 },
                 to: to.cloned(),
+                lost: lost(&entry.record).map(str::to_owned),
             });
         }
         (mutations, left)
+    }
+
+    /// What sets left that were closed after a record: each set, the folder's number, and the path of
+    /// a file that has contents. And the last record that closed one; 0 if none did.
+    pub fn left_since(&self, after: u64) -> (Vec<(u32, u32, Text)>, u64) {
+        let closed: BTreeMap<u32, u64> = self
+            .entries()
+            .iter()
+            .filter(|entry| entry.seq > after && entry.record == Record::Closed)
+            .map(|entry| (entry.set, entry.seq))
+            .collect();
+        let last = closed.values().copied().max().unwrap_or_default();
+        let mut left = BTreeMap::new();
+        for entry in self.entries().iter().filter(|entry| closed.contains_key(&entry.set)) {
+            if let Record::After { at, state: Some(state) } = &entry.record
+                && state.size > 0
+                && kind(state.mode) == FileKind::File
+            {
+                left.insert((at.folder, &at.path), entry.set);
+            }
+        }
+        let left = left.into_iter().map(|((folder, path), set)| (set, folder, path.clone()));
+        (left.collect(), last)
     }
 
     fn about(&self) -> &BTreeMap<u32, About> {
@@ -268,6 +294,15 @@ fn is_undo_of_command(info: &SetInfo, journal: &Journal) -> bool {
     of.iter().any(|number| {
         sets.iter().any(|set| set.set == *number && !matches!(set.kind, SetKind::Undo(_)))
     })
+}
+
+/// Why what a record says was lost cannot be brought back.
+fn lost(record: &Record) -> Option<&'static str> {
+    match record {
+        Record::Write { saved: Saved::Lost(why), .. }
+        | Record::Remove { saved: Saved::Lost(why), .. } => Some(describe::why(*why)),
+        _ => None,
+    }
 }
 
 /// What a record that is a change says: its name, to what, and the other name.

@@ -3,6 +3,7 @@
 use super::describe;
 use super::execute::Work;
 use super::plan::{join, target};
+use crate::acl;
 use crate::hand::{LinkSource, Opened, Spot};
 use crate::model::names::{Body, Slot, ThingId};
 use crate::model::tree::{kind, split};
@@ -13,7 +14,7 @@ use cowork_api::files::FileKind;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 
 /// Most names that are looked at to find another name of a file.
@@ -303,8 +304,11 @@ impl Work<'_> {
             self.plan.lose(id, self.disk, "what was kept of it is not there any more");
             return Ok(());
         };
-        // A file of several names stays the same file.
-        if present.links > 1 || meta.links > 1 || self.siblings(id) > 0 {
+        // A file of several names stays the same file, and so does one whose access list names users
+        // that cannot be named again.
+        let unnameable =
+            present.inode == meta.inode && meta.attributes.iter().any(acl::has_unknown);
+        if present.links > 1 || meta.links > 1 || self.siblings(id) > 0 || unnameable {
             self.write_in_place(folder, path, (&kept, &present))?;
         } else {
             let on_the_way = self.temporary(folder)?;
@@ -423,9 +427,12 @@ impl Work<'_> {
         meta: &Meta,
     ) -> Result<bool, Errno> {
         let present = self.disk.attributes(folder, path)?;
-        let extra =
-            present.iter().filter(|(name, _)| meta.attributes.iter().all(|(n, _)| n != name));
-        let missing = meta.attributes.iter().filter(|attribute| !present.contains(attribute));
+        let wanted: Vec<_> =
+            meta.attributes.iter().map(|attribute| acl::fill(attribute, &present)).collect();
+        let extra = present.iter().filter(|(name, _)| wanted.iter().all(|(n, _)| n != name));
+        let missing = wanted.iter().filter(|attribute| {
+            !(present.contains(attribute) || acl::comes_with_mode(attribute, &present))
+        });
         let changes: Vec<(&Text, Option<&Vec<u8>>)> = extra
             .map(|(name, _)| (name, None))
             .chain(missing.map(|(name, value)| (name, Some(value))))
@@ -437,8 +444,18 @@ impl Work<'_> {
                 None => hand.remove_attribute(by, spot, &name),
             });
             match outcome {
-                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::ACCESS) => {
-                    self.plan.lose(id, self.disk, "an attribute may not be changed");
+                // The rest of what it was comes back all the same.
+                Err(
+                    Errno::PERM
+                    | Errno::OPNOTSUPP
+                    | Errno::ACCESS
+                    | Errno::INVAL
+                    | Errno::NODATA
+                    | Errno::TOOBIG
+                    | Errno::RANGE,
+                ) => {
+                    let why = refused(name.as_c_str(), value.map(Vec::as_slice));
+                    self.plan.lose(id, self.disk, &why);
                 }
                 outcome => outcome?,
             }
@@ -497,4 +514,13 @@ fn times_of(meta: &Meta) -> Timestamps {
         tv_nsec: i64::from(nanoseconds),
     };
     Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) }
+}
+
+/// Why an attribute does not come back, for a person.
+fn refused(name: &CStr, value: Option<&[u8]>) -> String {
+    let attribute = (name.to_bytes().to_vec(), value.unwrap_or_default().to_vec());
+    if acl::has_unknown(&attribute) {
+        return "its access list named users whose numbers are not known".to_owned();
+    }
+    format!("its attribute `{}` may not be changed", name.to_string_lossy())
 }

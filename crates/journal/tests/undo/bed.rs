@@ -10,7 +10,7 @@ use cowork_journal::undo::{Manner, What, Wish, interrupted, undo};
 use cowork_testbed::Person;
 use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -280,6 +280,8 @@ pub(crate) struct Command {
     pub(crate) by: By,
     folder: u32,
     root: OwnedFd,
+    /// Whether a file can be given further names.
+    pub(crate) links: bool,
 }
 
 impl Command {
@@ -288,7 +290,21 @@ impl Command {
         let mut hand = Hand::open(Some(directory(&home.join("store")))).unwrap();
         let folder = hand.add_folder(granted(home, trash, caps)).unwrap();
         let set = hand.begin(SetKind::Command, 7, vec![b"command".to_vec()]).unwrap();
-        Self { hand, by: By { set, process: 7 }, folder, root: directory(&home.join("grant")) }
+        Self {
+            hand,
+            by: By { set, process: 7 },
+            folder,
+            root: directory(&home.join("grant")),
+            links: true,
+        }
+    }
+
+    /// Has it recorded what names are like, at a time when nobody has a file open.
+    pub(crate) fn settle(&mut self) {
+        let until = self.hand.touched();
+        for (set, count) in self.hand.waiting() {
+            self.hand.settle(set, (until, &HashSet::new()), count).unwrap();
+        }
     }
 
     fn at<R>(
@@ -382,6 +398,9 @@ impl Command {
     }
 
     pub(crate) fn link(&mut self, of: &str, path: &str) -> Result<(), Errno> {
+        if !self.links {
+            return Err(Errno::PERM);
+        }
         self.two(of, path, |hand, by, of, to| hand.add_name(by, LinkSource::Name(of), to))
     }
 

@@ -63,6 +63,19 @@ fn refused_as_a_whole() {
 }
 
 #[test]
+fn what_was_overwritten_and_brought_back_is_the_users_still() {
+    let (bed, _) = contested();
+    let users = bed.snapshot();
+    let restored = bed.undo(Sets::All, &["docs/1.txt"], Choice::Theirs);
+    assert_eq!(conflicts(&restored), ["docs/1.txt"]);
+    assert_ne!(read(&bed, "docs/1.txt").as_deref(), Some("the user's"));
+    assert_eq!(bed.redo().conflicts, []);
+    assert_eq!(read(&bed, "docs/1.txt").as_deref(), Some("the user's"));
+    assert_eq!(conflicts(&bed.undo_all()), CONTESTED);
+    assert_eq!(bed.snapshot().keys().collect::<Vec<_>>(), users.keys().collect::<Vec<_>>());
+}
+
+#[test]
 fn left_to_the_user() {
     let (bed, before) = contested();
     let restored = bed.undo(Sets::All, &[], Choice::Ours);

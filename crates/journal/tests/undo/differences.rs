@@ -28,6 +28,7 @@ fn list(bed: &Bed) -> String {
                 Mark::RunsHere(why) => write!(text, " (runs: {why})").unwrap(),
                 Mark::Protected(why) => write!(text, " (protected: {why})").unwrap(),
                 Mark::Conflict => text.push_str(" (conflict)"),
+                Mark::RefusedType(why) => write!(text, " (refused: {why})").unwrap(),
             }
         }
         writeln!(text, " in {:?}", change.sets).unwrap();

@@ -1,9 +1,10 @@
 //! Whoever makes changes is killed before each of its system calls that leave something behind,
 //! between what is kept, what is recorded and what is done: whoever opens the records next finds a state that can be undone.
 
-use crate::bed::{Bed, Command, Trash, same, same_but_links};
+use crate::bed::{Bed, Command, Trash, directory, granted, same, same_but_links, wish};
 use crate::scenarios::furnish;
 use cowork_api::files::{Caps, Choice, Sets};
+use cowork_journal::undo::{Manner, What, Wish, undo};
 use rustix::fs::OFlags;
 use std::path::Path;
 use std::process::Stdio;
@@ -33,6 +34,28 @@ const KINDS: [(&str, Act); 19] = [
     ("attribute", |command| command.attribute("docs/2.txt", "user.note", b"other").unwrap()),
 ];
 
+/// What is asked of an undo.
+type Ask = fn() -> Wish;
+
+/// What takes changes back, and what does them again.
+const BACK: [(&str, Ask); 2] = [("undo", || wish(Sets::All, &[], Choice::Refuse)), ("redo", again)];
+
+fn again() -> Wish {
+    Wish { what: What::LastUndo, choice: Choice::Refuse, manner: Manner::Real }
+}
+
+/// A little of everything that an undo has to bring back.
+fn mixture(command: &mut Command) {
+    command.write("docs/1.txt", b"other").unwrap();
+    command.unlink("docs/2.txt").unwrap();
+    command.unlink("one").unwrap();
+    command.rename("src", "source").unwrap();
+    command.mkdir("made").unwrap();
+    command.write("made/new", b"new").unwrap();
+    command.rename("made/new", "docs/3.txt").unwrap();
+    command.chmod("large.bin", 0o600).unwrap();
+}
+
 const HOME: &str = "COWORK_TEST_BED";
 const KIND: &str = "COWORK_TEST_KIND";
 const KEPT: &str = "COWORK_TEST_TRASH";
@@ -42,8 +65,18 @@ const KEPT: &str = "COWORK_TEST_TRASH";
 fn victim() {
     let of = |name| std::env::var(name).unwrap();
     let kind = of(KIND);
-    let (_, act) = KINDS.iter().find(|(name, _)| *name == kind).unwrap();
     let trash = if of(KEPT) == "none" { Trash::None } else { Trash::Beside };
+    if let Some((_, wish)) = BACK.into_iter().find(|(name, _)| *name == kind) {
+        let home = of(HOME);
+        let home = Path::new(&home);
+        let (store, folder) =
+            (directory(&home.join("store")), granted(home, trash, Caps::default()));
+        std::thread::yield_now();
+        undo(store, vec![folder], &wish()).unwrap();
+        std::thread::yield_now();
+        return;
+    }
+    let (_, act) = KINDS.iter().find(|(name, _)| *name == kind).unwrap();
     let mut command = Command::begin(Path::new(&of(HOME)), trash, Caps::default());
     // Whoever traces it counts from here, and to the second one.
     std::thread::yield_now();
@@ -152,6 +185,51 @@ fn sweep(trash: Trash) {
     }
     println!("{kills} kills");
     assert!(kills > 3 * KINDS.len(), "{kills} kills are too few to say anything");
+}
+
+/// Whoever takes changes back, or does them again, is killed: that is done by doing it once more.
+fn sweep_back(trash: Trash) {
+    let mut kills = 0;
+    for (kind, _) in BACK {
+        for call in 0.. {
+            let bed = Bed::with("back", trash, Caps::default());
+            furnish(&bed);
+            let before = bed.snapshot();
+            bed.set(mixture);
+            let changed = bed.snapshot();
+            if kind == "redo" {
+                bed.undo_all();
+            }
+            let killed = kill_before(&bed, (kind, trash), call);
+            let what = format!("{kind} killed before call {call}, with {trash:?}");
+            if kind == "redo" && killed {
+                let restored = bed.redo();
+                assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}: again");
+            }
+            if kind == "redo" {
+                same_but_links(&bed.snapshot(), &changed, &format!("{what}: done again"));
+            }
+            let restored = bed.undo_all();
+            assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}");
+            same(&bed.snapshot(), &before, &what);
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    println!("{kills} kills");
+    assert!(kills > 40, "{kills} kills are too few to say anything");
+}
+
+#[test]
+fn an_undo_before_each_call_with_a_trash() {
+    sweep_back(Trash::Beside);
+}
+
+#[test]
+fn an_undo_before_each_call_without_one() {
+    sweep_back(Trash::None);
 }
 
 #[test]

@@ -17,6 +17,8 @@ mod killed;
 #[cfg(test)]
 mod killed_at_work;
 #[cfg(test)]
+mod meanwhile;
+#[cfg(test)]
 mod random;
 #[cfg(test)]
 mod scenarios;

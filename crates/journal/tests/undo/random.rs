@@ -78,7 +78,7 @@ pub(crate) fn change(
     outcome.ok().map(|()| [path, other])
 }
 
-fn paths(bed: &Bed) -> Vec<String> {
+pub(crate) fn paths(bed: &Bed) -> Vec<String> {
     bed.snapshot().into_keys().collect()
 }
 

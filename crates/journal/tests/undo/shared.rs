@@ -3,7 +3,6 @@
 
 use crate::bed::{Bed, Trash, same};
 use cowork_api::files::Caps;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,24 +22,25 @@ fn run(program: &str, arguments: &[&std::ffi::OsStr]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
-/// Whether there is a kernel and a program for it. Says aloud, past the capture of the test harness,
-/// that something did not run.
+const MAKE: &str = "/usr/sbin/mkfs.btrfs";
+
+/// Whether there is a kernel for it. Says aloud, past the capture of the test harness, that something
+/// did not run. The program is a package away: without it this fails.
 fn can_run() -> bool {
+    let found = std::fs::metadata(MAKE).is_ok();
+    assert!(found, "{MAKE} is missing: `apt-get install btrfs-progs`");
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
     let kernel = known.lines().any(|line| line.trim() == "btrfs");
-    let program = std::fs::metadata("/usr/sbin/mkfs.btrfs").is_ok();
-    if !(kernel && program) {
-        let why = if kernel { "`mkfs.btrfs` is missing" } else { "the kernel has no btrfs" };
-        let line = format!("NOT RUN: files that share their blocks: {why}\n");
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    if !kernel {
+        cowork_testbed::not_run("files that share their blocks", "the kernel has no btrfs");
     }
-    kernel && program
+    kernel
 }
 
 /// Mounts a new disk, whose image lies in another folder.
 fn mount_disk(image: &Path, place: &Path) {
     std::fs::File::create(image).unwrap().set_len(256 << 20).unwrap();
-    run("/usr/sbin/mkfs.btrfs", &["-q".as_ref(), image.as_os_str()]);
+    run(MAKE, &["-q".as_ref(), image.as_os_str()]);
     run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), place.as_os_str()]);
 }
 
