@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod away;
 pub mod broker;
 pub mod channel;
 mod clerk;
@@ -18,5 +19,7 @@ pub mod init;
 pub mod keeper;
 mod kernel;
 pub mod places;
+pub mod seed;
+mod starter;
 
 pub use kernel::Failed;

@@ -14,6 +14,7 @@
 mod bound;
 mod connect;
 mod files;
+mod handover;
 mod turn;
 
 use bound::BoundSockets;
@@ -23,9 +24,10 @@ use cowork_sys::identity::take_over;
 use cowork_sys::memory::Numbers;
 use cowork_sys::process::own_mask_and_folder;
 use cowork_sys::seccomp::{
-    Answer, NUMBERS_PER_CALL, Notification, answer, give, receive, received, wake_synchronously,
+    Answer, NUMBERS_PER_CALL, Notification, answer, receive, received, wake_synchronously,
 };
 use files::{Files, Outcome};
+use handover::Handover;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -74,6 +76,7 @@ struct Broker {
     threads: AtomicUsize,
     /// Which of them wait for calls.
     turn: Turn,
+    handover: Handover,
 }
 
 /// Serves until the session is gone. The arguments are the device number of the session's scratch,
@@ -105,6 +108,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
         asking: AtomicUsize::new(0),
         threads: AtomicUsize::new(1),
         turn: Turn::default(),
+        handover: Handover::new(),
     });
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Older kernels wake this process on any CPU, which costs time and nothing else.
@@ -155,6 +159,7 @@ impl Broker {
     /// one that is under way, and wait for it. Of other calls only `EINTR` says the truth.
     fn answer_orphan(&self, slot: usize) {
         let Some(call) = self.left(slot) else { return };
+        handover::release(call.thread);
         let outcome = match self.is_connect(&call).then(|| connect::decide(self, &call)) {
             // The last broker has made it, or has begun to.
             Some(Answer::Error(Errno::ISCONN)) => Answer::Value(0),
@@ -242,12 +247,14 @@ impl Broker {
     }
 
     fn answer(&self, call: &Notification) {
-        let outcome = match self.files.as_ref().and_then(|files| files.decide(self, call)) {
-            Some(Outcome::File(file, at_exec)) => {
+        let decided = self.files.as_ref().and_then(|files| files.decide(self, call));
+        let outcome = match decided {
+            Some((Outcome::File(file, at_exec), _begun)) => {
                 // Giving and answering in one step would be quicker. But should this process be killed
                 // in between, the kernel takes the file back and not the answer: the caller would
                 // be told that its file has number 0.
-                match give(self.listener.as_fd(), call.id, file.as_fd(), at_exec) {
+                let listener = self.listener.as_fd();
+                match self.handover.give(listener, call, file.as_fd(), at_exec) {
                     Ok(number) => {
                         // The caller must not be done with the file before this process is: what
                         // is open for writing cannot be executed, stays locked, and is not yet
@@ -260,8 +267,8 @@ impl Broker {
                     Err(errno) => Answer::Error(errno),
                 }
             }
-            Some(Outcome::Continue) => Answer::Continue,
-            Some(Outcome::Done(outcome)) => outcome.map_or_else(Answer::Error, Answer::Value),
+            Some((Outcome::Continue, _)) => Answer::Continue,
+            Some((Outcome::Done(outcome), _)) => outcome.map_or_else(Answer::Error, Answer::Value),
             None => self.other(call),
         };
         // A caller that died meanwhile needs no answer.

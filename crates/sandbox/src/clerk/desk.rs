@@ -2,10 +2,11 @@
 
 use super::Refusal;
 use super::marks::Reader;
+use crate::away;
 use crate::folder::{identity, open_exactly};
 use crate::kernel::{path_of, retry};
 use cowork_api::Text;
-use cowork_api::files::{Change, Choice, Kept, Place, Selection, SetKind, Sets};
+use cowork_api::files::{Away, Change, Choice, Kept, Place, Selection, SetKind, Sets};
 use cowork_api::plan::Identity;
 use cowork_journal::hand::Folder;
 use cowork_journal::model::{Granted, Ground, Journal};
@@ -14,6 +15,7 @@ use cowork_journal::undo::{Manner, What, Wish, undo_read};
 use cowork_sys::Errno;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid, fchown, openat2};
+use std::collections::BTreeMap;
 
 /// The folder of the store in which each granted folder has one for what is removed from it.
 const TRASH: &str = "trash";
@@ -35,6 +37,8 @@ pub(super) struct Desk {
     pub(super) folders: Vec<Folder>,
     /// Those that are not.
     pub(super) missing: Vec<Missing>,
+    /// Those that are there without what was removed from them, and why.
+    pub(super) bereft: Vec<(String, String)>,
     /// What was done first, because it was begun before and not finished.
     pub(super) finished: Vec<(Place, String)>,
 }
@@ -57,8 +61,14 @@ impl Desk {
     fn read(store: OwnedFd) -> Result<Self, Refusal> {
         let journal = Journal::read(store.as_fd())
             .map_err(|errno| Refusal::kernel("read the recorded changes", errno))?;
-        let mut desk =
-            Self { store, journal, folders: Vec::new(), missing: Vec::new(), finished: Vec::new() };
+        let mut desk = Self {
+            store,
+            journal,
+            folders: Vec::new(),
+            missing: Vec::new(),
+            bereft: Vec::new(),
+            finished: Vec::new(),
+        };
         desk.find_folders();
         Ok(desk)
     }
@@ -66,12 +76,21 @@ impl Desk {
     fn find_folders(&mut self) {
         for granted in self.journal.folders() {
             let expected = Identity { device: granted.device, inode: granted.inode };
+            let away = away::of_folder(self.store.as_fd(), expected);
             match open_granted(&granted.path, expected) {
                 Ok(root) => {
-                    let trash = self.trash(&granted.name);
+                    let trash = match away {
+                        Some(away) => self.trash_away(&away, &granted.name, &root),
+                        None => self.trash(&granted.name),
+                    };
                     self.folders.push(folder(granted, root, trash));
                 }
-                Err(why) => self.missing.push(Missing { granted, why }),
+                Err(why) => {
+                    let absence =
+                        away.and_then(|away| away::absence(&away, path_of(&granted.path)));
+                    let why = absence.unwrap_or(why);
+                    self.missing.push(Missing { granted, why });
+                }
             }
         }
     }
@@ -85,9 +104,33 @@ impl Desk {
         retry(|| openat2(&self.store, path.as_str(), flags, Mode::empty(), resolve)).ok()
     }
 
+    /// The same, of one that is at the top of the granted folder's mount.
+    fn trash_away(&mut self, away: &Away, name: &str, root: &OwnedFd) -> Option<OwnedFd> {
+        match away::reopen(away, name, root.as_fd()) {
+            Ok(trash) => Some(trash),
+            Err(why) => {
+                self.bereft.push((name.to_owned(), why));
+                None
+            }
+        }
+    }
+
     /// What the records are compared with.
     pub(super) fn ground(&self) -> Ground<'_> {
         Ground { store: self.store.as_fd(), folders: &self.folders }
+    }
+
+    /// The folders that are there, by the numbers that records give them.
+    pub(super) fn numbered(&self) -> BTreeMap<u32, &Folder> {
+        let granted = self.journal.folders();
+        let number = |folder: &Folder| {
+            let known = |granted: &&Granted| {
+                (granted.device, granted.inode, &granted.name)
+                    == (folder.device, folder.inode, &folder.name)
+            };
+            granted.iter().find(known).map(|granted| granted.number)
+        };
+        self.folders.iter().filter_map(|folder| Some((number(folder)?, folder))).collect()
     }
 
     /// Marks a change with what a person should know of the file.

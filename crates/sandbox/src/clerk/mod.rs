@@ -19,17 +19,19 @@ mod tests;
 pub(crate) use staged::{is_of_another, note};
 
 use cowork_api::files::{
-    Change, Difference, Mark, NameRule, Order, Report, Restored, Selection, Work,
+    Change, Difference, Mark, Order, Place, Report, Restored, Selection, Typed, Work,
 };
 use cowork_journal::undo::{Manner, What, Wish, undo_read};
 use cowork_sys::Errno;
 use desk::{Desk, whole};
 use marks::Reader;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::cmp::Ordering;
 
 /// Most changes that are listed at once.
 const MAX_CHANGES: usize = 200_000;
+/// Most files of refused types that are listed at once.
+const MAX_TYPED: usize = 1000;
 
 /// Why an order is not carried out.
 #[derive(Debug)]
@@ -81,13 +83,14 @@ fn carry_out(order: &Order) -> Result<Report, Refusal> {
     let desk = Desk::open(&order.store)?;
     match &order.work {
         Work::Sets => Ok(Report::Sets(desk.journal.sets())),
-        Work::Mutations { after, most } => {
+        Work::Mutations { after, most, looked } => {
             let (mutations, left) = desk.journal.mutations(*after, *most);
-            Ok(Report::Mutations { mutations, left })
+            let (typed, more_typed, looked) = typed(&desk, &Reader::new(order), *looked);
+            Ok(Report::Mutations { mutations, left, typed, more_typed, looked })
         }
-        Work::Changes(selection) => list(&desk, selection, &order.names),
+        Work::Changes(selection) => list(&desk, selection, &Reader::new(order)),
         Work::Differences { selection, most } => {
-            differences(&desk, selection, (*most, &order.names))
+            differences(&desk, selection, (*most, &Reader::new(order)))
         }
         Work::Undo { selection, choice, .. } => {
             let what = What::Changes(selection.clone());
@@ -110,17 +113,36 @@ fn manner(work: &Work) -> Manner {
     if changes(work) { Manner::Real } else { Manner::Rehearsal }
 }
 
-fn list(desk: &Desk, selection: &Selection, names: &[NameRule]) -> Result<Report, Refusal> {
-    let reader = Reader::new(names);
+/// Files of refused types that sets left which were closed after a record, how many more there are,
+/// and the last such record.
+fn typed(desk: &Desk, reader: &Reader, after: u64) -> (Vec<Typed>, u64, u64) {
+    let (left, looked) = desk.journal.left_since(after);
+    let folders = desk.numbered();
+    let mut all = Vec::new();
+    let mut more = 0;
+    for (set, number, path) in left {
+        let Some(folder) = folders.get(&number) else { continue };
+        let Some(why) = reader.refused(&folder.name, folder.root.as_fd(), &path) else { continue };
+        if all.len() < MAX_TYPED {
+            let at = Place { grant: folder.name.clone(), path };
+            all.push(Typed { set, at, why });
+        } else {
+            more += 1;
+        }
+    }
+    (all, more, looked)
+}
+
+fn list(desk: &Desk, selection: &Selection, reader: &Reader) -> Result<Report, Refusal> {
     let changes = desk.journal.changes(&desk.ground(), selection, &no_marks);
     let mut changes =
         changes.map_err(|errno| Refusal::kernel("compare the folders with the records", errno))?;
     for change in &mut changes {
-        desk.mark(&reader, change);
+        desk.mark(reader, change);
     }
     changes.extend(gone::changes(desk, selection));
     if staged::is_meant(&selection.sets) {
-        changes.extend(staged::changes(desk, &selection.paths, &reader));
+        changes.extend(staged::changes(desk, &selection.paths, reader));
     }
     if changes.len() > MAX_CHANGES {
         let sentence = format!(
@@ -148,22 +170,21 @@ fn by_place(one: &Change, other: &Change) -> Ordering {
 fn differences(
     desk: &Desk,
     selection: &Selection,
-    (most, names): (u64, &[NameRule]),
+    (most, reader): (u64, &Reader),
 ) -> Result<Report, Refusal> {
-    let reader = Reader::new(names);
     let ground = desk.ground();
     let found =
         cowork_journal::diff::differences(&desk.journal, &ground, selection, &no_marks, most);
     let mut found: Vec<Difference> =
         found.map_err(|errno| Refusal::kernel("compare the folders with the records", errno))?;
     for difference in &mut found {
-        desk.mark(&reader, &mut difference.change);
+        desk.mark(reader, &mut difference.change);
     }
     if staged::is_meant(&selection.sets) {
         let written: usize =
             found.iter().filter_map(|difference| difference.text.as_ref()).map(String::len).sum();
         let left = most.saturating_sub(written as u64);
-        found.extend(staged::differences(desk, &selection.paths, &reader, left));
+        found.extend(staged::differences(desk, &selection.paths, reader, left));
     }
     found.sort_by(|one, other| by_place(&one.change, &other.change));
     Ok(Report::Differences(found))
@@ -195,11 +216,18 @@ fn take_back(desk: Desk, mut wish: Wish) -> Result<Report, Refusal> {
     }
     let finished = desk.finished.clone();
     let keeping = desk.keeping();
+    let bereft = desk.bereft.clone();
     let (store, journal, folders) = desk.hand_over();
     let outcome = undo_read(store, journal, folders, &wish);
     keeping.settle();
     let mut restored =
         outcome.map_err(|errno| Refusal::kernel("bring back what was before", errno))?;
+    for (grant, why) in bereft {
+        // Where nothing is missed it is no loss.
+        if restored.lost.iter().any(|(place, _)| place.grant == grant) {
+            restored.lost.push((whole(&grant), why));
+        }
+    }
     restored.lost.extend(lost);
     restored.done.splice(0..0, finished);
     Ok(Report::Restored(restored))

@@ -65,7 +65,13 @@ impl Scene {
     }
 
     fn order(&self, work: Work) -> Report {
-        carry_out(&Order { store: kept(&self.path("store")), work, names: Vec::new() }).unwrap()
+        carry_out(&Order {
+            store: kept(&self.path("store")),
+            work,
+            names: Vec::new(),
+            types: Vec::new(),
+        })
+        .unwrap()
     }
 
     fn apply(&self, choice: Choice, paths: &[&str]) -> Restored {
@@ -317,6 +323,7 @@ fn a_folder_that_is_another_one_is_not_touched() {
         },
         work: Work::Sets,
         names: Vec::new(),
+        types: Vec::new(),
     };
     let refusal = carry_out(&order).unwrap_err();
     assert!(refusal.sentence.contains("no longer the folder"), "{}", refusal.sentence);
@@ -462,7 +469,7 @@ fn an_undo_without_room_says_so_and_is_done_when_there_is_some() {
     {}
     let selection = Selection::default();
     let work = Work::Undo { selection, choice: Choice::Theirs, rehearsal: false };
-    let order = Order { store: kept(&store), work, names: Vec::new() };
+    let order = Order { store: kept(&store), work, names: Vec::new(), types: Vec::new() };
     let refusal = carry_out(&order).unwrap_err();
     assert_eq!(
         (refusal.sentence.as_str(), refusal.hint.as_str()),

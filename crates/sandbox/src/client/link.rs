@@ -67,8 +67,8 @@ impl Link {
         Command::new(program)
             .arg(crate::keeper::RESIDENT)
             .env_clear()
-            .current_dir("/")
-            // A signal from a terminal is not for the keeper.
+            // No folder is named, which would make a fork of this, of a program with threads: the
+            // keeper leaves the folder by itself. A signal from a terminal is not for it.
             .process_group(0)
             .stdin(Stdio::from(listener))
             .stdout(output)

@@ -136,6 +136,8 @@ impl Commands {
                 user_us: u64::try_from(usage.user.as_micros()).unwrap_or(u64::MAX),
                 system_us: u64::try_from(usage.system.as_micros()).unwrap_or(u64::MAX),
                 peak_kib: usage.peak_kib,
+                read: usage.read,
+                written: usage.written,
             };
             self.ended.push_back(Ended { command, pid, ending, usage });
             self.tell(&FromInit::Ended { command, ending, usage }, None);
@@ -203,7 +205,7 @@ impl Commands {
             }
             result => result,
         };
-        let pid = pid.map_err(refusal)?;
+        let pid = pid.map_err(|error| refusal(error, &wanted))?;
         self.running.push(Running { command: execute.command, pid, terminal: keep });
         Ok(pid)
     }
@@ -278,15 +280,7 @@ impl Commands {
 
 /// A text file without an interpreter line is run by the shell, as `execvp` does.
 fn spawn_script(wanted: &Command<'_>, stack: &mut Stack) -> Result<i32, SpawnError> {
-    let script = wanted.programs.iter().find(|program| {
-        rustix::fs::accessat(
-            wanted.folder,
-            program.as_c_str(),
-            rustix::fs::Access::EXEC_OK,
-            rustix::fs::AtFlags::empty(),
-        )
-        .is_ok()
-    });
+    let script = executable(wanted);
     let mut arguments: Vec<CString> = vec![c"sh".into()];
     arguments.extend(script.cloned());
     arguments.extend(wanted.arguments.iter().skip(1).cloned());
@@ -300,6 +294,19 @@ fn spawn_script(wanted: &Command<'_>, stack: &mut Stack) -> Result<i32, SpawnErr
         umask: wanted.umask,
     };
     spawn(&shell, stack)
+}
+
+/// The first of the places where the program may be that has one.
+fn executable<'a>(wanted: &Command<'a>) -> Option<&'a CString> {
+    wanted.programs.iter().find(|program| {
+        rustix::fs::accessat(
+            wanted.folder,
+            program.as_c_str(),
+            rustix::fs::Access::EXEC_OK,
+            rustix::fs::AtFlags::empty(),
+        )
+        .is_ok()
+    })
 }
 
 fn count(folder: &[u8]) -> Option<u64> {
@@ -332,10 +339,15 @@ fn programs(execute: &Execute) -> Result<Vec<CString>, Refusal> {
     c_strings(&candidates)
 }
 
-fn refusal(error: SpawnError) -> Refusal {
+fn refusal(error: SpawnError, wanted: &Command<'_>) -> Refusal {
     let errno = error.errno.raw_os_error();
     match (error.stage, error.errno) {
-        (Stage::Execute, Errno::NOENT | Errno::NOTDIR) => Refusal::NotFound,
+        (Stage::Execute, Errno::NOENT | Errno::NOTDIR) => match executable(wanted) {
+            // The kernel says the same of a file and of the program that it is to be run by.
+            Some(program) => super::interpreter::of(wanted.folder, program)
+                .map_or(Refusal::NotFound, |interpreter| Refusal::NoInterpreter { interpreter }),
+            None => Refusal::NotFound,
+        },
         (Stage::Execute, _) => Refusal::NotExecutable { errno },
         (Stage::Folder, _) => Refusal::Folder { errno },
         (Stage::Clone, _) => Refusal::Failed { step: "make a process".into(), errno },

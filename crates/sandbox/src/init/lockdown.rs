@@ -44,7 +44,10 @@ fn set_limits(begin: &Begin) -> Result<(), Failed> {
     let set = |resource, value| {
         setrlimit(resource, exactly(value)).step(|| format!("limit {resource:?}"))
     };
-    set(Resource::Core, 0)?;
+    // No core file is as small as that, and it is the one limit with which the kernel starts no crash
+    // handler of the host's either (`fs/coredump.c`). The filter keeps it. An ordinary user whose own
+    // limit is nothing cannot have that one.
+    set(Resource::Core, 1).or_else(|_refused| set(Resource::Core, 0))?;
     if let Some(processes) = begin.processes {
         set(Resource::Nproc, processes.into())?;
     }

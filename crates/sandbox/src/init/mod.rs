@@ -1,11 +1,12 @@
 //! PID 1 of a session: locks itself down, then starts commands and buries the dead.
 //!
-//! It inherits two sockets and the null device, and nothing else, and closes the keeper's when it is
-//! ready. What it locks down is inherited
-//! by every command for free. It is as confined as they are: taking it over gains nothing but the
+//! It is what the first process of a session becomes when its place is furnished. It has two sockets
+//! and the null device, and nothing else, and closes the keeper's when it is ready. What it locks down
+//! is inherited by every command for free. It is as confined as they are: taking it over gains nothing but the
 //! right to start commands.
 
 mod commands;
+mod interpreter;
 mod lockdown;
 mod outbox;
 mod tree;
@@ -13,31 +14,19 @@ mod tree;
 use crate::channel::{Channel, Peer};
 use commands::Commands;
 use cowork_api::guest::{Began, Begin};
-use cowork_sys::identity::take_over;
 use cowork_sys::signal::Signals;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
-use std::process::ExitCode;
 
-/// Runs until the keeper or the kernel ends the session.
-pub fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn run() -> Result<(), rustix::io::Errno> {
-    let control: Channel = take_over(3)?.into();
-    let commands: Channel = take_over(4)?.into();
+/// Runs until the keeper or the kernel ends the session. On `control` the keeper tells how to lock
+/// down; on `commands` clients start commands.
+pub(crate) fn run(control: Channel, commands: Channel) -> Result<(), rustix::io::Errno> {
     // The keeper of an ordinary user could not open this any more once the process is sealed.
     let storage =
         rustix::fs::open("/proc/self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    // The exec made this process inspectable again and forgot whom to die with.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let signals = Signals::collect(&[Signal::CHILD.as_raw()])?;
 
     let Some(packet) = control.receive(Peer::Trusted)? else { return Ok(()) };

@@ -6,21 +6,24 @@ use crate::keeper::deposits::Deposits;
 use crate::keeper::door::{self, Door, Doors};
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
-use crate::keeper::ids::PoolId;
+use crate::keeper::ids::{Maps, PoolId};
 use crate::keeper::network::Networks;
+use crate::keeper::newborn::{Kind, Newborn};
+use crate::keeper::nursery::{Birth, Born, Nursery, Unborn};
 use crate::keeper::observe::{self, Own, Report};
 use crate::keeper::sockets::Sockets;
-use crate::keeper::stage::{self, Cradled};
+use crate::keeper::stage;
 use crate::keeper::template::Templates;
-use crate::keeper::view::{self, Outlook};
+use crate::keeper::view;
 use crate::keeper::{BrokerState, Session, grant, ids, limits};
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_of, restrict};
 use cowork_api::guest::{Began, Begin};
-use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{Access, Identity, OwnStep, SessionPlan, View};
+use cowork_api::keeper::{Enforced, Failure, FailureCode, LimitState};
+use cowork_api::plan::{Access, Identity, Limits, OwnStep, SessionPlan};
+use cowork_api::seed::{Furnishing, Groups, Ids, Outlook};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
-use cowork_sys::process::{Forked, Namespaces, SingleThreaded, fork};
+use cowork_sys::process::SingleThreaded;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fchown, mkdirat};
@@ -39,14 +42,26 @@ pub(crate) struct Maker<'a> {
     pub(crate) pool: &'a ids::Pool,
     /// The namespaces of the keeper.
     pub(crate) own: &'a Own,
-    pub(crate) init: BorrowedFd<'a>,
+    pub(crate) nursery: &'a mut Nursery,
     /// A handle on the keeper itself.
     pub(crate) keeper: BorrowedFd<'a>,
 }
 
 /// Longest a new session may take to be ready; beyond it the host is in trouble and the session is
 /// given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a first process is made: somebody may have killed the seed or what it made, and fights
+/// the next as well.
+const TRIES: u32 = 3;
+
+/// What was made for a session that its first process was told of.
+struct Told {
+    hub: Hub,
+    limits: Vec<LimitState>,
+    /// Which folder its home is.
+    home: Option<Identity>,
+}
 
 impl Maker<'_> {
     /// Makes the session. When this fails nothing of it is left.
@@ -60,10 +75,10 @@ impl Maker<'_> {
         for wanted in &plan.grants {
             prepared.push(grant::prepare(self.proof, self.grounds, &mut session, wanted)?);
         }
-        let report = await_init(&mut session)?;
+        let (report, namespaces) = await_init(&mut session, self.own)?;
         let init = session.init_pid();
         session.enforcement =
-            observe::observe(init, self.own, session.standing, plan.profile, report);
+            observe::observe(init, namespaces, session.standing, plan.profile, report);
         observe::compare(plan, &session.enforcement)?;
         for wanted in plan.grants.iter().filter(|wanted| wanted.access == Access::Write) {
             door::refuse_without(&session, wanted)?;
@@ -98,59 +113,43 @@ impl Maker<'_> {
         plan: &SessionPlan,
         outlook: Option<&Outlook>,
     ) -> Result<Session, Failure> {
-        let standing = self.grounds.mode();
-        let template = self.templates.prepare(self.grounds, &plan.root).map_err(unable)?;
-        let pool = match standing {
-            Standing::User { .. } => None,
-            Standing::Root => Some(self.pool.take(self.grounds).map_err(unable)?),
-        };
-        let (pool, mut mappings) = pool.map(|taken| (taken.id, taken.maps)).unzip();
-        let kuid = pool.as_ref().map(|pool: &PoolId| pool.id);
-        let (home, home_folder) = self.prepare_home(plan, kuid, mappings.as_mut())?.unzip();
-        let hub = Hub::make(plan).map_err(unable)?;
-        let group = self.cgroups.make(&plan.id, &plan.limits);
-        let limits = limits::states(plan.profile, &plan.limits, &group);
-        limits::check(&plan.limits, &limits)?;
-        let (control, their_control) = Channel::pair().map_err(unable_errno)?;
-        let (commands, their_commands) = Channel::pair().map_err(unable_errno)?;
-        let grants = hub.view().map_err(unable)?;
-        let entrances = group.entrances().map_err(unable_errno)?;
-        let birthplace = group.birthplace().map_err(unable_errno)?;
-        self.networks.take(self.proof).map_err(unable)?;
-
-        self.grounds.enter(Ground::Cradle).map_err(unable)?;
-        let forked = fork(self.proof, Namespaces::Session, birthplace.as_ref().map(AsFd::as_fd));
-        if matches!(forked, Ok(Forked::Child)) {
-            // With the keeper's ends of these sockets open the child would never see that the keeper
-            // is gone.
-            drop((control, commands));
-            let cradled = Cradled {
-                plan,
-                standing,
-                template,
-                grants,
-                home,
-                outlook: outlook.cloned(),
-                keeper: self.keeper,
-                control: their_control,
-                commands: their_commands.into(),
-                init: self.init,
-                entrances,
-            };
-            stage::run(self.proof, cradled)
+        for _ in 0..TRIES {
+            match self.try_birth(plan, outlook) {
+                Ok(session) => return Ok(session),
+                Err(Unborn::Gone) => {}
+                Err(Unborn::Refused(failure)) => return Err(failure),
+            }
         }
-        let back = self.grounds.enter(Ground::Hub);
-        let (pid, handle) = match forked {
-            Ok(Forked::Parent { pid, handle }) => (pid.as_raw_nonzero().get(), handle),
-            Ok(Forked::Child) => return Err(lost("it lost its way")),
-            Err(errno) => return Err(explain_fork(errno)),
+        Err(unable(Failed::new("keep the program of PID 1 running", Errno::CHILD)))
+    }
+
+    fn try_birth(
+        &mut self,
+        plan: &SessionPlan,
+        outlook: Option<&Outlook>,
+    ) -> Result<Session, Unborn> {
+        let standing = self.grounds.mode();
+        let template = self.templates.prepare(self.proof, self.grounds, &plan.root);
+        let template = template.map_err(unable)?;
+        let kind = Kind { template, inside: view::inside(standing, &plan.view) };
+        let mut newborn = match self.nursery.take(kind, &plan.limits) {
+            Some(newborn) => newborn,
+            None => self.conceive(kind, &plan.limits)?,
         };
-        let session = Session {
+        // It is told while it is born.
+        let told = self.tell(plan, outlook, &mut newborn);
+        if newborn.born.is_none() {
+            newborn.born = Some(self.nursery.born()?);
+        }
+        let Told { hub, limits, home } = told?;
+        let born = newborn.born.and_then(Born::adopt);
+        let (pid, handle) = born.ok_or_else(|| lost("nobody holds it"))?;
+        Ok(Session {
             id: plan.id.clone(),
             pid,
             handle,
-            control: Some(control),
-            commands: commands.into(),
+            control: Some(newborn.lines.control),
+            commands: newborn.lines.commands.into(),
             requests: None,
             scratch: None,
             storage: None,
@@ -159,28 +158,97 @@ impl Maker<'_> {
             standing,
             profile: plan.profile,
             sees_host: outlook.is_some(),
-            ids: pool,
+            ids: newborn.pool,
             hub: hub.into_folder(),
-            group,
+            group: newborn.group,
             limits,
             wanted: plan.limits,
             peak: 0,
-            home: home_folder,
+            home,
             grants: Vec::new(),
             doors: Doors::new(plan.door),
             submounts: Vec::new(),
-            mappings: mappings.unwrap_or_default(),
+            mappings: newborn.maps,
             enforcement: Vec::new(),
             frozen: Frozen::No,
             stopped: Vec::new(),
             broker: BrokerState::default(),
             deadline: plan.limits.wall.map(|ms| Instant::now() + Duration::from_millis(ms)),
+        })
+    }
+
+    /// Has a first process of that kind made, in a network and with an id of its own.
+    fn conceive(&mut self, kind: Kind, limits: &Limits) -> Result<Newborn, Unborn> {
+        let standing = self.grounds.mode();
+        let (pool, maps) = match standing {
+            Standing::User { .. } => (None, Maps::new()),
+            Standing::Root => {
+                let taken = self.pool.take(self.grounds).map_err(unable)?;
+                (Some(taken.id), taken.maps)
+            }
         };
-        // From here on dropping `session` ends it.
-        back.map_err(unable)?;
-        map_ids(&session, &plan.view).map_err(unable)?;
-        session.tell_init(b"go");
-        Ok(session)
+        let group = self.cgroups.begin(limits);
+        let birthplace = group.birthplace().map_err(unable_errno)?;
+        self.networks.take(self.proof).map_err(unable)?;
+        let cradle = self.templates.cradle(kind.template);
+        let birth = Birth {
+            ids: ids_of(standing, pool.as_ref(), kind.inside),
+            cradle: cradle.ok_or_else(|| unable_errno(Errno::INVAL))?,
+            birthplace: birthplace.as_ref().map(AsFd::as_fd),
+        };
+        let lines = self.nursery.sow((self.proof, standing), self.networks, &birth)?;
+        let mut newborn = Newborn { born: None, lines, kind, pool, maps, group, limits: *limits };
+        self.cgroups.complete(&mut newborn.group, limits);
+        let entrances = newborn.group.entrances().map_err(unable_errno)?;
+        let handles: Vec<_> =
+            [self.keeper].into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
+        // If it is gone already, whoever waits for it finds out.
+        cowork_sys::ignore(newborn.lines.control.send(stage::SETTLE, &handles));
+        Ok(newborn)
+    }
+
+    /// Has one made that waits for a session like the last one. It is left at that if it fails: a
+    /// session that comes has its own made, or says why it cannot.
+    pub(crate) fn expect(&mut self) {
+        let Some((kind, limits)) = self.nursery.usual() else { return };
+        for _ in 0..TRIES {
+            let conceived = self.conceive(kind, &limits);
+            let born = conceived.and_then(|newborn| Ok((newborn, self.nursery.born()?)));
+            match born {
+                Ok((newborn, born)) => {
+                    return self.nursery.keep(Newborn { born: Some(born), ..newborn });
+                }
+                Err(Unborn::Gone) => {}
+                Err(Unborn::Refused(_)) => return,
+            }
+        }
+    }
+
+    /// Makes what a first process is handed, and tells it what it is to be.
+    fn tell(
+        &mut self,
+        plan: &SessionPlan,
+        outlook: Option<&Outlook>,
+        newborn: &mut Newborn,
+    ) -> Result<Told, Unborn> {
+        let limits = limits::states(plan.profile, &plan.limits, &newborn.group);
+        limits::check(&plan.limits, &limits)?;
+        let kuid = newborn.pool.as_ref().map(|pool| pool.id);
+        let (home, folder) = self.prepare_home(plan, kuid, &mut newborn.maps)?.unzip();
+        let hub = Hub::make(plan).map_err(unable)?;
+        let grants = hub.view().map_err(unable)?;
+        let furnishing = Furnishing {
+            id: plan.id.clone(),
+            own: plan.own.clone(),
+            scratch: plan.limits.scratch.value,
+            profile: plan.profile,
+            outlook: outlook.cloned(),
+        };
+        let handles = [Some(grants.as_fd()), home.as_ref().map(AsFd::as_fd)];
+        let handles: Vec<_> = handles.into_iter().flatten().collect();
+        let furnishing = cowork_api::encode(&furnishing);
+        newborn.lines.control.send(&furnishing, &handles).map_err(|_closed| Unborn::Gone)?;
+        Ok(Told { hub, limits, home: folder })
     }
 
     /// The mount of a home that is kept on disk, and which folder it is.
@@ -188,18 +256,18 @@ impl Maker<'_> {
         &mut self,
         plan: &SessionPlan,
         kuid: Option<u32>,
-        mappings: Option<&mut ids::Maps>,
+        maps: &mut Maps,
     ) -> Result<Option<(OwnedFd, Identity)>, Failure> {
         let from = plan.own.iter().find_map(|step| match step {
             OwnStep::Home { from, .. } => Some(path_of(from)),
             _ => None,
         });
         let Some(from) = from else { return Ok(None) };
-        let mapping = match kuid.zip(mappings) {
+        let mapping = match kuid {
             None => None,
-            Some((kuid, mappings)) => {
+            Some(kuid) => {
                 let nobody = (ids::NOBODY, ids::NOBODY);
-                Some(ids::known(mappings, self.proof, nobody, kuid).map_err(unable)?)
+                Some(ids::known(maps, self.proof, nobody, kuid).map_err(unable)?)
             }
         };
         let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping)));
@@ -336,6 +404,14 @@ impl HubFolder {
         Path::new(&self.path)
     }
 
+    /// Takes it away.
+    pub(crate) fn remove(&mut self) {
+        let path = std::mem::take(&mut self.path);
+        if !path.is_empty() {
+            remove_hub(&path);
+        }
+    }
+
     /// A handle on the mount that granted folders are attached in.
     pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
         open_folder(self.path())
@@ -344,7 +420,7 @@ impl HubFolder {
 
 impl Drop for HubFolder {
     fn drop(&mut self) {
-        remove_hub(&self.path);
+        self.remove();
     }
 }
 
@@ -371,21 +447,15 @@ impl Session {
     }
 }
 
-fn map_ids(session: &Session, view: &View) -> Result<(), Failed> {
-    let (inside_uid, inside_gid) = view::inside(session.standing, view);
-    let (uid, gid) = match session.standing {
-        Standing::User { uid, gid } => {
-            std::fs::write(format!("/proc/{}/setgroups", session.pid), "deny")
-                .step(|| "forbid changes of groups in the session".into())?;
-            (uid, gid)
-        }
+/// Who the processes of a session are; `own` is its id in root mode.
+fn ids_of(standing: Standing, own: Option<&PoolId>, inside: (u32, u32)) -> Ids {
+    match standing {
+        Standing::User { uid, gid } => Ids { inside, outside: (uid, gid), groups: Groups::Kept },
         Standing::Root => {
-            let id = session.ids.as_ref().map_or(0, |ids| ids.id);
-            (id, id)
+            let id = own.map_or(ids::NOBODY, |own| own.id);
+            Ids { inside, outside: (id, id), groups: Groups::Dropped }
         }
-    };
-    ids::write_map(session.pid, "uid_map", inside_uid, uid)?;
-    ids::write_map(session.pid, "gid_map", inside_gid, gid)
+    }
 }
 
 /// Tells init the filters, and what only it can set.
@@ -406,9 +476,10 @@ fn begin(plan: &SessionPlan, session: &Session, filters: &mut Filters) -> Result
 }
 
 /// Waits until init is locked down, and takes over the listener of its filter. What comes on the
-/// way comes from the session's first process, which is still the keeper's own program.
-fn await_init(session: &mut Session) -> Result<Report, Failure> {
+/// way comes from the session's first process, which runs nobody else's program yet.
+fn await_init(session: &mut Session, own: &Own) -> Result<(Report, Vec<Enforced>), Failure> {
     let deadline = Instant::now() + PATIENCE;
+    let mut namespaces = Vec::new();
     let control = session.control.take().ok_or_else(|| lost("it has no socket"))?;
     loop {
         let packet = next_packet(&control, deadline)?;
@@ -419,6 +490,8 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
             let scratch = session.scratch.as_ref();
             let scratch = scratch.and_then(|scratch| rustix::fs::fstat(scratch).ok());
             session.broker.scratch = scratch.map(|stat| stat.st_dev);
+            // While it locks itself down.
+            namespaces = observe::namespaces(session.pid, own);
             continue;
         }
         let began = cowork_api::decode::<Began>(&packet.bytes);
@@ -434,7 +507,7 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
                     Report { landlock_abi, canary, forbidden_call, listener: listener.is_some() };
                 session.broker.listener = listener;
                 session.doors.killable = Some(killable);
-                Ok(report)
+                Ok((report, namespaces))
             }
             Ok(Began::Failed { step, errno }) => {
                 Err(unable(Failed::new(step, Errno::from_raw_os_error(errno))))
@@ -444,7 +517,7 @@ fn await_init(session: &mut Session) -> Result<Report, Failure> {
     }
 }
 
-fn next_packet(control: &Channel, deadline: Instant) -> Result<Packet, Failure> {
+pub(crate) fn next_packet(control: &Channel, deadline: Instant) -> Result<Packet, Failure> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = rustix::event::Timespec::try_from(left).ok();
@@ -477,7 +550,7 @@ fn lost(why: &str) -> Failure {
     }
 }
 
-fn unable(failed: Failed) -> Failure {
+pub(crate) fn unable(failed: Failed) -> Failure {
     let mut failure = failed.into_failure(FailureCode::HostUnable);
     failure.hint = "run `cowork doctor` to see what this host lacks".into();
     failure
@@ -487,7 +560,7 @@ fn unable_errno(errno: Errno) -> Failure {
     unable(Failed::new("make a session", errno))
 }
 
-fn explain_fork(errno: Errno) -> Failure {
+pub(crate) fn explain_fork(errno: Errno) -> Failure {
     let hint = match errno {
         Errno::NOSPC | Errno::USERS => {
             "too many namespaces: raise user.max_user_namespaces and its neighbours"

@@ -5,10 +5,12 @@
 //! which makes every change. To close the door the keeper makes that mount read-only: the kernel
 //! refuses as long as anybody has a file of it open for writing, and nobody can open one afterwards.
 //!
-//! What is removed is kept in a folder of the session's store. A file can be moved there only within
-//! one mount: where the store lies on the same mount as the granted folder, the writable mount starts
-//! at the deepest folder above both.
+//! What is removed is kept in a trash. A file can be moved there only within one mount: where the
+//! session's store lies on the same mount as the granted folder, the trash is in the store, and the
+//! writable mount starts at the deepest folder above both. Else it is at the top of the granted
+//! folder's mount, if the user may write there, and the writable mount starts at that top.
 
+use crate::away;
 use crate::folder::{identity, open_exactly};
 use crate::keeper::Session;
 use crate::keeper::grant::failure;
@@ -19,7 +21,7 @@ use crate::keeper::tree::Loan;
 use crate::kernel::{Extent, Failed, copy_mount, locate, path_of};
 use cowork_api::files::{BrokeredFolder, Kept, Rules, ToBroker};
 use cowork_api::keeper::{Failure, FailureCode};
-use cowork_api::plan::{Door as Kind, Grant, Identity, Writing};
+use cowork_api::plan::{Door as Kind, Grant, Identity, Profile, Writing};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, Depth, NODEV, NOSUID, Propagation, RDONLY, set_attributes};
 use rustix::fd::{AsFd, OwnedFd};
@@ -119,24 +121,34 @@ pub(crate) struct Ground {
 
 /// Refuses a folder that a session of this kind cannot have.
 pub(crate) fn refuse_without(session: &Session, grant: &Grant) -> Result<(), Failure> {
-    let (sentence, hint) = match (session.doors.kind, session.doors.killable) {
-        (Kind::Writes, Some(true) | None) => return Ok(()),
-        (Kind::Writes, Some(false)) => (
-            "this kernel is older than Linux 5.19, and cannot let a broker make changes safely",
-            "grant it as `direct` or `staged`",
-        ),
-        (Kind::Connections, _) if session.is_nested() => (
-            "a session of profile `nested` can have no folder whose changes are recorded",
-            "grant it as `direct` or `staged`, or use profile `strict`",
-        ),
-        (Kind::Connections, _) => (
-            "this session was made without the door through which recorded changes go, because all \
-             its writable folders were direct",
-            "grant it as `direct` or `staged`, or make a session with an `rw` folder",
-        ),
-    };
+    let Doors { kind, killable, .. } = session.doors;
+    let Some((sentence, hint)) = obstacle(kind, killable, session.profile) else { return Ok(()) };
     let sentence = format!("cannot grant `{}` as `rw`: {sentence}", path_of(&grant.path).display());
     Err(failure(FailureCode::NoDoor, sentence, hint))
+}
+
+/// Why a session can have no folder whose changes are recorded, and what helps.
+fn obstacle(
+    kind: Kind,
+    killable: Option<bool>,
+    profile: Profile,
+) -> Option<(&'static str, &'static str)> {
+    match (kind, killable, profile) {
+        (Kind::Writes, Some(true) | None, _) => None,
+        (Kind::Writes, Some(false), _) => Some((
+            "this kernel is older than Linux 5.19, and cannot let a broker make changes safely",
+            "grant it as `direct` or `staged`",
+        )),
+        (Kind::Connections, _, Profile::Nested) => Some((
+            "a session of profile `nested` can have no folder whose changes are recorded",
+            "grant it as `direct` or `staged`, or use profile `strict`",
+        )),
+        (Kind::Connections, _, Profile::Strict) => Some((
+            "this session was made without the door through which recorded changes go, because all \
+             its folders were direct",
+            "grant it as `direct` or `staged`, or make a session with an `rw` folder",
+        )),
+    }
 }
 
 /// Finds where the writable mount of a folder starts, and copies it. In the host view.
@@ -146,12 +158,17 @@ pub(crate) fn survey(standing: Standing, wanted: &Wanted<'_>) -> Result<Ground, 
         let step = format!("make `{}` writable", path.display());
         Failed::new(step, errno).into_failure(FailureCode::FolderRefused)
     };
-    if let Some(store) = &wanted.writing.store
-        && let Some(trash) = make_trash(standing, store, wanted)?
-        && let Some((start, below, trash_below)) = common(wanted.folder, path, &trash)
-    {
-        let mount = clone(&start).map_err(refused)?;
-        return Ok(Ground { mount, below, trash: Some(trash_below) });
+    if let Some(store) = &wanted.writing.store {
+        if let Some(trash) = make_trash(standing, store, wanted)?
+            && let Some((start, below, trash_below)) = common(wanted.folder, path, &trash)
+        {
+            let mount = clone(&start).map_err(refused)?;
+            return Ok(Ground { mount, below, trash: Some(trash_below) });
+        }
+        if let Some(away::Layout { top, folder, trash }) = make_away(standing, store, wanted)? {
+            let mount = clone(&top).map_err(refused)?;
+            return Ok(Ground { mount, below: folder, trash: Some(trash) });
+        }
     }
     let mount = clone(wanted.folder).map_err(refused)?;
     Ok(Ground { mount, below: PathBuf::new(), trash: None })
@@ -252,6 +269,19 @@ fn make_trash(
         rustix::fs::fchown(&at, Some(uid), Some(gid)).map_err(failed)?;
     }
     Ok(Some(path.join("trash").join(&wanted.grant.name)))
+}
+
+/// Makes the trash of a folder at the top of its mount. `None` if there cannot be one.
+fn make_away(
+    standing: Standing,
+    store: &Kept,
+    wanted: &Wanted<'_>,
+) -> Result<Option<away::Layout>, Failure> {
+    let opened = open_store(standing, store)?;
+    let owner = (standing == Standing::Root).then_some(wanted.owner);
+    let (name, path) = (wanted.grant.name.as_str(), path_of(&wanted.grant.path));
+    let wanted = away::Wanted { name, path, folder: wanted.folder, owner };
+    Ok(away::make(store, opened.as_fd(), &wanted))
 }
 
 /// Opens a store, in the host view. In root mode it becomes nobody's, as a home does.
@@ -360,4 +390,20 @@ pub(crate) fn close(
         std::thread::sleep(PAUSE);
     }
     Ok(Closed::No)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Profile, obstacle};
+
+    /// Before Linux 5.19 a signal makes the kernel begin a call again that the broker has carried out.
+    #[test]
+    fn a_kernel_that_may_repeat_a_call_gets_no_recorded_folder() {
+        assert_eq!(obstacle(Kind::Writes, Some(true), Profile::Strict), None);
+        assert_eq!(obstacle(Kind::Writes, None, Profile::Strict), None, "init tells it later");
+        let said = obstacle(Kind::Writes, Some(false), Profile::Strict);
+        let (sentence, hint) = said.expect("it is refused");
+        assert!(sentence.starts_with("this kernel is older than Linux 5.19"), "{sentence}");
+        assert_eq!(hint, "grant it as `direct` or `staged`");
+    }
 }

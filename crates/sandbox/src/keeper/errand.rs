@@ -448,7 +448,12 @@ mod tests {
 
     fn clerk(store: u64, work: files::Work) -> Work {
         let folder = Identity { device: 1, inode: store };
-        let order = Order { store: Kept { path: Vec::new(), folder }, work, names: Vec::new() };
+        let order = Order {
+            store: Kept { path: Vec::new(), folder },
+            work,
+            names: Vec::new(),
+            types: Vec::new(),
+        };
         Work::Clerk { session: None, order: Box::new(order) }
     }
 

@@ -1,21 +1,25 @@
-//! The keeper's three mount namespaces, and moving between them.
+//! The keeper's mount namespaces, and moving between them.
 //!
 //! - the *host view*: what the keeper's user sees, as a slave of the host: mounts made on the host
 //!   later appear, nothing made here leaks back. Granted folders are looked up here.
 //! - the *hub*: nothing but one shared folder per session. What the keeper mounts there appears in
 //!   the session, which has a slave of it; what it unmounts disappears.
-//! - the *cradle*: nothing but the templates of session roots. Sessions are cloned from here, so
-//!   that making one costs the same however many mounts the host or other sessions have, and no
-//!   mount of the host is ever in a session's namespace, not even while it is set up.
+//! - a *cradle* for each template: the root of sessions and nothing else. Sessions are cloned from
+//!   there, so that making one costs the same however many mounts the host or other sessions have,
+//!   there is no old root to let go of, and no mount of the host's own tree is ever in a session's
+//!   namespace, not even while it is set up.
 //!
 //! No mount point is made on the host for any of this: each namespace has a root of its own.
 
+use crate::channel::{Channel, Peer};
 use crate::keeper::tree::MountList;
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, new_file_system, open_folder};
-use cowork_sys::process::{Leave, SingleThreaded, unshare};
+use cowork_sys::Errno;
+use cowork_sys::process::{Forked, Leave, Namespaces, SingleThreaded, fork, leave, unshare};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat};
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::path::Path;
 
@@ -24,7 +28,6 @@ use std::path::Path;
 pub(crate) enum Ground {
     HostView,
     Hub,
-    Cradle,
 }
 
 /// Who the keeper is on this host.
@@ -40,7 +43,6 @@ pub(crate) enum Standing {
 pub(crate) struct Grounds {
     host_view: OwnedFd,
     hub: OwnedFd,
-    cradle: OwnedFd,
     /// What is mounted in the host view.
     pub(crate) mounts: MountList,
     at: Ground,
@@ -67,12 +69,35 @@ impl Grounds {
         let host_view = own_mount_namespace()?;
         let mounts = MountList::open().step(|| "read the list of mounts".into())?;
         unshare(proof, Leave::Mounts).step(|| "make the hub of the keeper".into())?;
-        let hub = settle(&["proc", "sessions"])?;
-        unshare(proof, Leave::Mounts).step(|| "make the cradle of the keeper".into())?;
-        let cradle = settle(&["proc", "templates", "root", "scratch"])?;
-        let mut grounds = Self { host_view, hub, cradle, mounts, at: Ground::Cradle, mode };
-        grounds.enter(Ground::Hub)?;
-        Ok(grounds)
+        let hub = settle(&["proc", "sessions", "nobody"])?;
+        let processes = processes_of_nobody(proof)?;
+        let place = open_folder(Path::new(NOBODY)).step(|| format!("open {NOBODY}"))?;
+        attach(processes.as_fd(), place.as_fd()).step(|| format!("mount {NOBODY}"))?;
+        Ok(Self { host_view, hub, mounts, at: Ground::Hub, mode })
+    }
+
+    /// Makes a cradle: `build` is called in a new namespace, which is a copy of the hub, and returns
+    /// what becomes the root of it. The keeper comes back to where it was.
+    pub(crate) fn cradle(
+        &mut self,
+        proof: &SingleThreaded,
+        build: impl FnOnce() -> Result<OwnedFd, Failed>,
+    ) -> Result<OwnedFd, Failed> {
+        let back = self.at;
+        self.enter(Ground::Hub)?;
+        unshare(proof, Leave::Mounts).step(|| "make a cradle of sessions".into())?;
+        // In what becomes its root, no process sees itself.
+        let namespace = own_mount_namespace();
+        // What is let go of here would otherwise go in the hub as well, and from there in every session
+        // that has a folder.
+        let made = mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .step(|| "separate a cradle's mounts from the hub's".into())
+            .and_then(|()| build())
+            .and_then(|root| become_root(&root));
+        // Whatever came of it, it is not in the hub.
+        self.go_to(Ground::Hub)?;
+        self.enter(back)?;
+        made.and(namespace)
     }
 
     pub(crate) fn mode(&self) -> Standing {
@@ -81,13 +106,13 @@ impl Grounds {
 
     /// Moves the keeper to a namespace; its root and working directory become that one's.
     pub(crate) fn enter(&mut self, ground: Ground) -> Result<(), Failed> {
-        if self.at == ground {
-            return Ok(());
-        }
+        if self.at == ground { Ok(()) } else { self.go_to(ground) }
+    }
+
+    fn go_to(&mut self, ground: Ground) -> Result<(), Failed> {
         let handle = match ground {
             Ground::HostView => &self.host_view,
             Ground::Hub => &self.hub,
-            Ground::Cradle => &self.cradle,
         };
         move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Mount))
             .step(|| format!("enter the {ground:?} namespace"))?;
@@ -120,11 +145,41 @@ fn map_self(uid: u32, gid: u32) -> Result<(), Failed> {
     write("gid_map", format!("{gid} {gid} 1"))
 }
 
+/// Where the hub has a `/proc` without processes.
+const NOBODY: &str = "/nobody";
+
+/// A copy of the mount of a `/proc` in which there is no process and never will be one. In the hub.
+///
+/// The kernel lets a session mount a `/proc` of its own only from a namespace that already has one
+/// with nothing hidden (`mount_too_revealing`). A cradle has this one, so that the host's is never in a
+/// session's namespace.
+pub(crate) fn nobodys_processes() -> Result<OwnedFd, Failed> {
+    copy_mount(CWD, Path::new(NOBODY), Extent::One)
+        .step(|| "copy the mount of a /proc without processes".into())
+}
+
+/// Has the first process of a new pid namespace mount its `/proc`, and end.
+fn processes_of_nobody(proof: &SingleThreaded) -> Result<OwnedFd, Failed> {
+    let named = || "make a /proc without processes".to_owned();
+    let (ours, theirs) = Channel::pair().step(named)?;
+    match fork(proof, Namespaces::Processes, None).step(named)? {
+        Forked::Child => {
+            let made = new_file_system("proc", &[], MountAttrFlags::empty());
+            let sent = made.map(|mount| theirs.send(b"proc", &[mount.as_fd()]));
+            leave(u8::from(!matches!(sent, Ok(Ok(())))))
+        }
+        Forked::Parent { handle, .. } => {
+            drop(theirs);
+            let packet = ours.receive(Peer::Trusted);
+            waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED).step(named)?;
+            let packet = packet.step(named)?.ok_or(Errno::CHILD).step(named)?;
+            packet.handles.into_iter().next().ok_or(Errno::BADMSG).step(named)
+        }
+    }
+}
+
 /// Replaces the root of the current (new) mount namespace by an empty file system that has these
 /// folders and the host's `/proc`, and drops everything else.
-///
-/// A `/proc` must stay visible: the kernel lets a session mount one of its own only from a
-/// namespace that already has one with nothing hidden (`mount_too_revealing`).
 fn settle(folders: &[&str]) -> Result<OwnedFd, Failed> {
     let proc = copy_mount(CWD, Path::new("/proc"), Extent::Tree)
         .step(|| "copy the mount of /proc".into())?;
@@ -149,7 +204,7 @@ fn settle(folders: &[&str]) -> Result<OwnedFd, Failed> {
 }
 
 /// Makes the mount that `root` holds the root of this namespace, and lets go of the old one.
-pub(crate) fn become_root(root: &OwnedFd) -> Result<(), Failed> {
+fn become_root(root: &OwnedFd) -> Result<(), Failed> {
     rustix::process::fchdir(root).step(|| "enter the new root".into())?;
     rustix::process::pivot_root(".", ".").step(|| "make the new root the root".into())?;
     unmount(".", UnmountFlags::DETACH).step(|| "let go of the old root".into())?;

@@ -8,6 +8,7 @@ use crate::keeper::{Session, tree};
 use crate::kernel::{read_all, told_of};
 use cowork_api::keeper::{MAX_LISTED, Measured, Process};
 use rustix::fd::{AsFd, OwnedFd};
+use std::collections::BTreeSet;
 
 /// Looks at a session, and remembers the most memory that was seen.
 pub(crate) fn measure(session: &mut Session) -> Measured {
@@ -43,6 +44,38 @@ pub(crate) fn measure(session: &mut Session) -> Measured {
         scratch: session.scratch.as_ref().and_then(scratch_used).unwrap_or(0),
         processes,
         listed,
+    }
+}
+
+/// Looks at the processes of a command: its first one, what descends from it, and what it left
+/// behind in its session of processes. What those used that have ended is counted where somebody in
+/// the command waited for them.
+pub(crate) fn measure_command(session: &Session, pid: i32) -> Measured {
+    let all = tree::descendants(session.init_pid());
+    let first = all.iter().copied().find(|known| process(*known).is_some_and(|p| p.inside == pid));
+    let Some(first) = first else { return Measured::default() };
+    let mut pids: BTreeSet<i32> = tree::descendants(first).into_iter().collect();
+    pids.insert(first);
+    pids.extend(all.into_iter().filter(|known| leader(*known) == Some(first)));
+    let mut sum = Sum::default();
+    let mut peak = 0;
+    for pid in &pids {
+        sum.cpu_ticks += ticks(*pid).unwrap_or(0);
+        sum.pages += pages(*pid).unwrap_or(0);
+        peak = peak.max(most_memory(*pid).unwrap_or(0));
+        let (read, written) = told_of(*pid, "io").and_then(|io| storage(&io)).unwrap_or((0, 0));
+        sum.read += read;
+        sum.written += written;
+    }
+    Measured {
+        cpu_us: sum.cpu_ticks.saturating_mul(tick_us()),
+        memory: sum.pages.saturating_mul(page_size()),
+        memory_peak: peak,
+        read: sum.read,
+        written: sum.written,
+        scratch: 0,
+        processes: u32::try_from(pids.len()).unwrap_or(u32::MAX),
+        listed: pids.into_iter().take(MAX_LISTED).filter_map(process).collect(),
     }
 }
 
@@ -114,6 +147,18 @@ fn ticks(pid: i32) -> Option<u64> {
     // The name is in parentheses and may contain anything; the fields after it are numbers.
     let fields = stat.rsplit_once(") ")?.1.split(' ').skip(11).take(4);
     Some(fields.filter_map(|field| field.parse::<u64>().ok()).sum())
+}
+
+/// The process that began the session of processes in which another one is.
+fn leader(pid: i32) -> Option<i32> {
+    told_of(pid, "stat")?.rsplit_once(") ")?.1.split(' ').nth(3)?.parse().ok()
+}
+
+/// Most bytes of memory that a process has had.
+fn most_memory(pid: i32) -> Option<u64> {
+    let status = told_of(pid, "status")?;
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    most.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Pages of a process that are in memory.

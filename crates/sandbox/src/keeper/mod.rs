@@ -2,7 +2,8 @@
 //!
 //! One thread, one loop: messages of its clients, deaths of sessions, calls that need a broker,
 //! and deadlines. It starts no process but sessions, brokers, the carriers of id maps, those that
-//! make sockets in a session's network, and those that do something with whole folders of the host.
+//! make sockets in a session's network, those that do something with whole folders of the host, and,
+//! before anything else, the starter, whose children egress processes are.
 //! A keeper of one client ends every session and leaves when the client closes the conversation; a
 //! resident one outlives its clients, and leaves when it is asked to or has nothing to keep. When it
 //! dies, the kernel ends every session, because each first process asked to die with it.
@@ -14,6 +15,7 @@ mod clients;
 mod create;
 mod deposits;
 mod door;
+mod egress;
 mod errand;
 mod filters;
 mod folders;
@@ -24,15 +26,18 @@ mod limits;
 mod measure;
 mod netlink;
 mod network;
+mod newborn;
 mod nft;
+mod nursery;
 mod observe;
+mod obstacles;
 mod register;
 mod requests;
 mod revoke;
 mod serve;
 mod session;
 mod sockets;
-mod stage;
+pub(crate) mod stage;
 mod staged;
 pub mod survey;
 mod template;

@@ -22,6 +22,8 @@ pub(crate) struct Networks {
     present: Present,
     /// Another one that is nobody's.
     spare: Option<OwnedFd>,
+    /// How many networks the keeper has been in since.
+    entered: u64,
 }
 
 /// Whose the network is that the keeper is in.
@@ -36,7 +38,7 @@ enum Present {
 impl Networks {
     pub(crate) fn new() -> Result<Self, Failed> {
         let host = name().step(|| "read the name of the host's network".into())?;
-        Ok(Self { host, present: Present::Taken, spare: None })
+        Ok(Self { host, present: Present::Taken, spare: None, entered: 0 })
     }
 
     /// The network that the keeper was started in, as the kernel names it.
@@ -44,12 +46,22 @@ impl Networks {
         &self.host
     }
 
+    /// A number for the network that the keeper is in, which no other one has.
+    pub(crate) fn present(&self) -> u64 {
+        self.entered
+    }
+
+    /// A handle on the network that the keeper is in.
+    pub(crate) fn handle() -> Result<OwnedFd, Failed> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::open("/proc/self/ns/net", flags, Mode::empty())
+            .step(|| "hold a network namespace".into())
+    }
+
     /// Makes one of the networks that are missing; whether none is missing now.
     pub(crate) fn prepare(&mut self, proof: &SingleThreaded) -> Result<bool, Failed> {
         if self.present == Present::Free && self.spare.is_none() {
-            let named = || "hold a network namespace".to_owned();
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let held = rustix::fs::open("/proc/self/ns/net", flags, Mode::empty()).step(named)?;
+            let held = Self::handle()?;
             self.renew(proof)?;
             self.spare = Some(held);
         } else if self.present == Present::Taken {
@@ -61,10 +73,12 @@ impl Networks {
     /// Enters a new network.
     fn renew(&mut self, proof: &SingleThreaded) -> Result<(), Failed> {
         unshare(proof, Leave::Network).step(|| "make a network namespace".into())?;
+        self.entered += 1;
         // Should it stay down, it is not the one that a session gets.
         self.present = Present::Taken;
         cowork_sys::net::bring_up_loopback().step(|| "bring up the loopback device".into())?;
         reuse_ports();
+        send_at_once();
         self.present = Present::Free;
         Ok(())
     }
@@ -76,6 +90,7 @@ impl Networks {
                 Some(spare) => {
                     move_into_link_name_space(spare.as_fd(), Some(LinkNameSpaceType::Network))
                         .step(|| "enter a network namespace".into())?;
+                    self.entered += 1;
                 }
                 None => self.renew(proof)?,
             }
@@ -92,6 +107,14 @@ impl Networks {
 /// any more. Where it cannot be set, that stays so.
 fn reuse_ports() {
     cowork_sys::ignore(std::fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "1"));
+}
+
+/// Has connections in this network sent as fast as they are taken. A host may pace its connections,
+/// which is for wires that lose packets: within one machine it halves what a connection carries. The
+/// one algorithm that every kernel has, and that any network may choose, does not pace. Where it
+/// cannot be set, that stays so.
+fn send_at_once() {
+    cowork_sys::ignore(std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno"));
 }
 
 fn name() -> Result<String, rustix::io::Errno> {

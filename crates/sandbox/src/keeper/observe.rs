@@ -9,6 +9,7 @@ use crate::kernel::read_at;
 use cowork_api::guest::Probe;
 use cowork_api::keeper::{Enforced, Failure, FailureCode, LayerState};
 use cowork_api::plan::{Layer, Profile, SessionPlan};
+use cowork_policy::plan;
 use rustix::fs::readlink;
 
 /// What init reported of itself.
@@ -51,15 +52,14 @@ impl Own {
     }
 }
 
-/// Looks at every layer.
+/// Looks at every layer. `seen` is what was found of the namespaces.
 pub(crate) fn observe(
     pid: i32,
-    own: &Own,
+    mut seen: Vec<Enforced>,
     standing: Standing,
     profile: Profile,
     report: Report,
 ) -> Vec<Enforced> {
-    let mut seen = namespaces(pid, own);
     let mut note = |layer, in_force: bool, observed: String| {
         let state = if in_force { LayerState::InForce } else { LayerState::Absent };
         seen.push(Enforced { layer, state, observed });
@@ -94,7 +94,11 @@ pub(crate) fn observe(
     note(
         Layer::LandlockFiles,
         report.landlock_abi > 0 && report.canary == Probe::Refused,
-        format!("ABI {}, the canary was {:?}", report.landlock_abi, report.canary),
+        format!(
+            "ABI {}, the canary was {}",
+            report.landlock_abi,
+            format!("{:?}", report.canary).to_lowercase()
+        ),
     );
     note(
         Layer::LandlockScopes,
@@ -131,9 +135,10 @@ pub(crate) fn observe(
     seen
 }
 
-/// Which namespaces of the session are its own. One that the keeper could not read of itself is not
+/// Which namespaces of the session are its own, once its first process is in all of them: it leaves
+/// none of them any more, and has yet to lock itself down. One that the keeper could not read of itself is not
 /// known to be another.
-fn namespaces(pid: i32, own: &Own) -> Vec<Enforced> {
+pub(crate) fn namespaces(pid: i32, own: &Own) -> Vec<Enforced> {
     let observed = own.0.iter().map(|(layer, name, ours)| {
         let theirs = namespace(&pid.to_string(), name);
         let differs = ours.is_some() && theirs.is_some() && theirs != *ours;
@@ -165,9 +170,12 @@ pub(crate) fn compare(plan: &SessionPlan, seen: &[Enforced]) -> Result<(), Failu
         let observed = found.map_or("nothing was observed", |entry| entry.observed.as_str());
         return Err(Failure {
             code: FailureCode::LayerMissing,
-            sentence: format!("the layer {layer:?} is not in force ({observed})"),
+            sentence: format!(
+                "the layer `{}` is not in force here, and no session starts without it ({observed})",
+                plan::layer_name(*layer)
+            ),
             errno: 0,
-            hint: "see `cowork doctor` for what this host lacks and how to get it".into(),
+            hint: plan::layer_fix(*layer).into(),
         });
     }
     Ok(())

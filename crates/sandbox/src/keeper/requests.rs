@@ -5,7 +5,7 @@ use crate::keeper::create::Maker;
 use crate::keeper::errand::{Asker, Work};
 use crate::keeper::serve::{Answer, Keeper, Stay, malformed};
 use crate::keeper::{Session, change, grant, measure, revoke, survey};
-use cowork_api::files::ToBroker;
+use cowork_api::files::{Rules, ToBroker};
 use cowork_api::keeper::{
     Call, Certainty, EndReason, Failure, FailureCode, Reply, Request, Revoked,
 };
@@ -16,7 +16,10 @@ impl Keeper {
     /// Carries out a call of a client that is gone, if it is about what it left here. Nobody would
     /// hear what came of anything else.
     pub(super) fn carry_out_last(&mut self, call: Call, handles: Vec<OwnedFd>) {
-        if matches!(call.request, Request::Deposit { .. } | Request::Release { .. }) {
+        if matches!(
+            call.request,
+            Request::Deposit { .. } | Request::Release { .. } | Request::EndEgress { .. }
+        ) {
             let nobody = u32::MAX;
             drop(self.carry_out(nobody, call, handles));
         }
@@ -74,6 +77,14 @@ impl Keeper {
                 let asker = Asker { client, call: call.number };
                 self.send_on_errand(asker, Work::Weigh { folders, most }).err().map(Err)
             }
+            Request::StartEgress => {
+                let asker = Asker { client, call: call.number };
+                self.start_egress(asker, handles).err().map(Err)
+            }
+            Request::EndEgress { pid } => {
+                self.end_egress(pid);
+                None
+            }
             request => Some(self.answer_to(request)),
         }
     }
@@ -112,6 +123,9 @@ impl Keeper {
             Request::Measure { session } => {
                 Reply::Measured(measure::measure(self.sessions.find(&session)?))
             }
+            Request::MeasureCommand { session, pid } => {
+                Reply::Measured(measure::measure_command(self.sessions.find(&session)?, pid))
+            }
             Request::Hits { session } => Reply::Hits(self.sessions.find(&session)?.group.hits()),
             Request::Find { session, name, pid } => {
                 let found = measure::find(self.sessions.find(&session)?, name.as_deref(), pid);
@@ -131,21 +145,13 @@ impl Keeper {
             }
             Request::Leave => {
                 self.end_all();
+                // The seed goes as well: nobody is born any more.
+                self.nursery = None;
                 self.stay = Stay::Leaving;
                 Reply::Done
             }
             Request::SetRules { session, grant, rules } => {
-                let session = self.sessions.find(&session)?;
-                let door = session.doors.open.iter_mut().find(|door| door.name() == grant);
-                let door = door.ok_or_else(|| Failure {
-                    code: FailureCode::NoGrant,
-                    sentence: format!("`{grant}` is no folder whose changes are recorded"),
-                    errno: 0,
-                    hint: String::new(),
-                })?;
-                door.set_rules(rules.clone());
-                session.tell_broker(&ToBroker::Rules { name: grant, rules }, &[]);
-                Reply::Done
+                self.set_rules(&session, grant, rules)?
             }
             Request::Boundary { .. }
             | Request::AnswerAsk { .. }
@@ -154,7 +160,9 @@ impl Keeper {
             | Request::Deposit { .. }
             | Request::Release { .. }
             | Request::RemoveHome { .. }
-            | Request::Weigh { .. } => {
+            | Request::Weigh { .. }
+            | Request::StartEgress
+            | Request::EndEgress { .. } => {
                 return Err(malformed("it is not answered here"));
             }
         };
@@ -181,9 +189,17 @@ impl Keeper {
                 hint: "wait until it is gone".into(),
             });
         }
+        let session = self.maker()?.make(plan)?;
+        let (status, sockets) = (session.status(), session.sockets());
+        self.adopt(session)?;
+        Ok((Reply::Session(status), sockets))
+    }
+
+    /// What the making of sessions needs.
+    pub(super) fn maker(&mut self) -> Result<Maker<'_>, Failure> {
         let grounds = self.grounds.as_mut().map_err(|failure| failure.clone())?;
-        let init = self.init.as_ref().ok_or_else(|| malformed("no program for PID 1"))?;
-        let mut maker = Maker {
+        let nursery = self.nursery.as_mut().ok_or_else(|| malformed("no program for PID 1"))?;
+        Ok(Maker {
             proof: &self.proof,
             grounds,
             templates: &mut self.templates,
@@ -192,13 +208,9 @@ impl Keeper {
             cgroups: &self.cgroups,
             pool: &self.pool,
             own: &self.own,
-            init: init.as_fd(),
+            nursery,
             keeper: self.own_process.as_fd(),
-        };
-        let session = maker.make(plan)?;
-        let (status, sockets) = (session.status(), session.sockets());
-        self.adopt(session)?;
-        Ok((Reply::Session(status), sockets))
+        })
     }
 
     fn withdraw(&mut self, session: &str, command: u32) -> Result<Answer, Failure> {
@@ -241,6 +253,20 @@ impl Keeper {
         session.broker.leave_frozen();
         let result = session.set_frozen(frozen);
         result.map_err(|failed| failed.into_failure(FailureCode::StepFailed))?;
+        Ok(Reply::Done)
+    }
+
+    fn set_rules(&mut self, session: &str, grant: String, rules: Rules) -> Result<Reply, Failure> {
+        let session = self.sessions.find(session)?;
+        let door = session.doors.open.iter_mut().find(|door| door.name() == grant);
+        let door = door.ok_or_else(|| Failure {
+            code: FailureCode::NoGrant,
+            sentence: format!("`{grant}` is no folder whose changes are recorded"),
+            errno: 0,
+            hint: String::new(),
+        })?;
+        door.set_rules(rules.clone());
+        session.tell_broker(&ToBroker::Rules { name: grant, rules }, &[]);
         Ok(Reply::Done)
     }
 

@@ -2,11 +2,13 @@
 
 use crate::keeper::cgroup::Cgroups;
 use crate::keeper::clients::{Clients, Heard, Service};
+use crate::keeper::egress::Egresses;
 use crate::keeper::errand::Errands;
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids::Pool;
 use crate::keeper::network::Networks;
+use crate::keeper::nursery::Nursery;
 use crate::keeper::observe::Own;
 use crate::keeper::register::Register;
 use crate::keeper::template::Templates;
@@ -51,8 +53,8 @@ pub(super) struct Keeper {
     pub(super) proof: SingleThreaded,
     /// Why this host cannot keep sessions, if it cannot: every request is answered with it.
     pub(super) grounds: Result<Grounds, Failure>,
-    /// The program for PID 1 of sessions; not there when `grounds` is not.
-    pub(super) init: Option<OwnedFd>,
+    /// Where PID 1 of sessions comes from; not there when `grounds` is not.
+    pub(super) nursery: Option<Nursery>,
     pub(super) templates: Templates,
     pub(super) filters: Filters,
     pub(super) networks: Networks,
@@ -68,6 +70,7 @@ pub(super) struct Keeper {
     pub(super) clients: Clients,
     pub(super) sessions: Register,
     pub(super) errands: Errands,
+    pub(super) egresses: Egresses,
     /// When cgroups of a keeper that was killed are tried again, whose processes were still ending.
     sweep_at: Option<Instant>,
     /// Whether a client asked the keeper to leave.
@@ -98,28 +101,46 @@ pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
     cowork_sys::ignore(rustix::process::setsid());
     // The caller's mask is for the caller's files; the command gets it back.
     rustix::process::umask(Mode::empty());
+    // It keeps no folder of the caller's busy.
+    cowork_sys::ignore(rustix::process::chdir("/"));
+    let program = init.with_file_name("cowork-egress");
+    // Before anything is open, and while this is the host's network.
+    let egresses = match &service {
+        Service::Any(_) => Egresses::begin(&proof, program)?,
+        Service::One(_) => Egresses::none(program),
+    };
     raise_open_files();
+    // What sessions have is inherited from here: root alone can go above a limit of nothing.
+    let core = Rlimit { current: Some(1), maximum: Some(1) };
+    cowork_sys::ignore(setrlimit(Resource::Core, core));
     let own_program =
         rustix::fs::open("/proc/self/exe", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .step(|| "open the keeper's own program".into())?;
     let own_process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .step(|| "open a handle on the keeper".into())?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .step(|| "open the null device".into())?;
     let cgroups = Cgroups::find();
     let swept = cgroups.sweep() == 0;
     let mut grounds = Grounds::make(&proof).map_err(|failed| survey::explain_grounds(&failed));
-    let init = match &mut grounds {
+    let nursery = match &mut grounds {
         Ok(grounds) => {
             let held = grounds.within(Ground::HostView, || Ok(hold(init)))?;
-            held.map(Some).map_err(|errno| KeeperError::Init {
+            let held = held.map_err(|errno| KeeperError::Init {
                 path: init.to_path_buf(),
                 source: errno.into(),
-            })?
+            })?;
+            let mut nursery = Nursery::new(held, null);
+            // It starts while the keeper does what comes next.
+            nursery.plant(&proof, grounds.mode())?;
+            Some(nursery)
         }
         Err(_) => None,
     };
     let networks = Networks::new()?;
     let own = Own::read(networks.host());
     let watch = Watch::new()?;
+    egresses.watch(&watch)?;
     let mut keeper = Keeper {
         proof,
         grounds,
@@ -130,13 +151,14 @@ pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
         pool: Pool::default(),
         prepared_for: 0,
         own,
-        init,
+        nursery,
         own_program,
         own_process,
         clients: Clients::new(service, &watch)?,
         watch,
         sessions: Register::default(),
         errands: Errands::default(),
+        egresses,
         sweep_at: (!swept).then(|| Instant::now() + SWEEP),
         stay: Stay::On,
     };
@@ -173,7 +195,7 @@ impl Keeper {
                 idle_since = Instant::now();
             }
             let leave_at = is_idle.then(|| idle_since + LINGER);
-            if leave_at.is_some_and(|at| at <= Instant::now()) {
+            if leave_at.is_some_and(|at| at <= Instant::now()) || self.is_of_no_use() {
                 return Ok(());
             }
             if self.sweep_at.is_some_and(|at| at <= Instant::now()) {
@@ -210,6 +232,14 @@ impl Keeper {
             && self.errands.is_empty()
     }
 
+    /// Whether the next keeper can do more, and nothing is lost with this one.
+    fn is_of_no_use(&self) -> bool {
+        self.clients.may_come()
+            && !self.egresses.have_starter()
+            && self.sessions.is_empty()
+            && self.errands.is_empty()
+    }
+
     /// Whether what does not depend on the next session is ready for it. A keeper of one session
     /// has no use for more, and what could not be made is not tried again before the next.
     fn is_prepared(&self) -> bool {
@@ -225,14 +255,32 @@ impl Keeper {
         };
         // Without it the next session makes its own, or says why it cannot.
         let networks = self.networks.prepare(&self.proof).unwrap_or(true);
+        if networks && let Some(nursery) = &mut self.nursery {
+            nursery.follow(&self.networks);
+        }
         let ids = match grounds.mode() {
             Standing::Root if networks => self.pool.prepare(&self.proof, grounds).unwrap_or(true),
             Standing::Root => false,
             Standing::User { .. } => true,
         };
-        if networks && ids {
-            self.prepared_for = self.sessions.ever();
+        if !(networks && ids) {
+            return;
         }
+        // It takes a network and an id, and others are made ready in their place.
+        if !self.expects() {
+            if let Ok(mut maker) = self.maker() {
+                maker.expect();
+            }
+            if self.expects() {
+                return;
+            }
+        }
+        self.prepared_for = self.sessions.ever();
+    }
+
+    /// Whether a first process waits for the next session, or none can.
+    fn expects(&self) -> bool {
+        self.nursery.as_ref().is_none_or(Nursery::expects)
     }
 
     /// Does what something that became ready needs. It may be about what is gone meanwhile.
@@ -256,6 +304,7 @@ impl Keeper {
             Subject::Calls(session) => self.ignore_calls(session),
             Subject::Errand(errand) => self.finish_errand(errand),
             Subject::Line(session) => self.hear_broker(session),
+            Subject::Starter => self.hear_starter(),
         }
     }
 

@@ -151,6 +151,8 @@ impl Drop for Session {
         // With PID 1 the kernel kills every process of its namespace, and PID 1 is not reaped
         // before all of them are gone.
         cowork_sys::ignore(pidfd_send_signal(&self.handle, Signal::KILL));
+        // What they have of folders can go while they end.
+        self.hub.remove();
         cowork_sys::ignore(waitid(WaitId::PidFd(self.handle.as_fd()), WaitIdOptions::EXITED));
     }
 }

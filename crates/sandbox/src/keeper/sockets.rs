@@ -60,7 +60,7 @@ impl Sockets {
         let mut missing = Vec::new();
         for socket in wanted {
             let known = self.find(*socket).is_some() || missing.contains(socket);
-            if *socket == Socket::Inward || !known {
+            if !is_kept(*socket) || !known {
                 missing.push(*socket);
             }
         }
@@ -73,18 +73,19 @@ impl Sockets {
             });
         }
         let made = if missing.is_empty() { Vec::new() } else { send_in(proof, init, &missing)? };
-        let mut inward = Vec::new();
+        let mut given = Vec::new();
         for (socket, handle) in missing.into_iter().zip(made) {
-            match socket {
-                Socket::Inward => inward.push(handle),
-                socket => self.kept.push((socket, handle)),
+            if is_kept(socket) {
+                self.kept.push((socket, handle));
+            } else {
+                given.push(handle);
             }
         }
-        let mut inward = inward.into_iter();
+        let mut given = given.into_iter();
         wanted
             .iter()
             .map(|socket| match socket {
-                Socket::Inward => inward.next().ok_or_else(|| refused(Errno::BADF)),
+                socket if !is_kept(*socket) => given.next().ok_or_else(|| refused(Errno::BADF)),
                 socket => self.find(*socket).ok_or(Errno::BADF).and_then(copy).map_err(refused),
             })
             .collect()
@@ -99,6 +100,11 @@ impl Sockets {
     fn find(&self, wanted: Socket) -> Option<&OwnedFd> {
         self.kept.iter().find(|(socket, _)| *socket == wanted).map(|(_, handle)| handle)
     }
+}
+
+/// Whether there is one of it, which is kept; others are made anew for whoever asks.
+fn is_kept(socket: Socket) -> bool {
+    !matches!(socket, Socket::Inward | Socket::Callers)
 }
 
 fn copy(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
@@ -194,7 +200,8 @@ fn enter(init: i32) -> Result<(), Errno> {
 
 /// Makes sockets in the network that this process is in, and the addresses that they need.
 fn make_all(sockets: &[Socket]) -> Result<Vec<OwnedFd>, Failure> {
-    let outward = |socket: &Socket| !matches!(socket, Socket::Inward | Socket::Diagnostics);
+    let outward =
+        |socket: &Socket| !matches!(socket, Socket::Inward | Socket::Diagnostics | Socket::Callers);
     if sockets.iter().any(outward) {
         add_synthetic_addresses()
             .step(|| "make the addresses of the session's network".into())
@@ -221,7 +228,9 @@ fn make(socket: Socket) -> Result<OwnedFd, Errno> {
             Ok(socket)
         }
         Socket::Inward => new_socket(AddressFamily::INET, SocketType::STREAM, None),
-        Socket::Diagnostics => new_socket(AddressFamily::NETLINK, SocketType::RAW, Some(SOCK_DIAG)),
+        Socket::Diagnostics | Socket::Callers => {
+            new_socket(AddressFamily::NETLINK, SocketType::RAW, Some(SOCK_DIAG))
+        }
     }
 }
 
@@ -281,7 +290,7 @@ fn explain(socket: Socket, errno: Errno) -> Failure {
                 .into_failure(FailureCode::SocketRefused);
         }
         Socket::AllPorts => ("connections out of the session", CAPTURE_PORT),
-        Socket::Inward | Socket::Diagnostics => return refused(errno),
+        Socket::Inward | Socket::Diagnostics | Socket::Callers => return refused(errno),
     };
     let own = [HTTP_PROXY_PORT, SOCKS_PORT, DNS_PORT, CAPTURE_PORT];
     let is_own = matches!(socket, Socket::Port(port) if own.contains(&port));

@@ -1,24 +1,25 @@
-//! What the first process of a session does between its birth and the exec of init.
+//! What the first process of a session does between its birth and its life as init.
 //!
-//! It is a fork of the keeper with all of its memory, inside the new namespaces: it carries out
-//! the session's own steps, gives up every privilege, and executes init, which keeps nothing of
-//! the keeper. It never opens a path below `/proc` of the session by name except the one sysctl
-//! of its own user namespace, and it follows no symbolic link.
+//! It is a copy of the seed, inside the new namespaces, and knows nothing of other sessions: it is
+//! told what is its own, carries that out, gives up every privilege, and becomes init. It never opens
+//! a path below `/proc` of the session by name except the one sysctl of its own user namespace, and it
+//! follows no symbolic link.
 
-use crate::channel::{Channel, Peer};
-use crate::keeper::grounds::{Standing, become_root};
-use crate::keeper::template;
-use crate::keeper::view::{self, Outlook, make_folders};
+use crate::channel::{Channel, Packet, Peer};
+use crate::init;
+use crate::keeper::view::{self, make_folders};
 use crate::kernel::{
     Extent, Failed, Step, attach, below_root, copy_mount, locate, new_file_system, open_folder,
     restrict,
 };
+use crate::seed::OPEN;
 use cowork_api::guest::Began;
-use cowork_api::plan::{Access, OwnStep, Profile, SessionPlan};
+use cowork_api::plan::{Access, OwnStep, Profile};
+use cowork_api::seed::{Furnishing, Groups, Ids};
 use cowork_sys::Errno;
-use cowork_sys::identity::{ASIDE, empty_bounding_set, hand_over, join_new_session_keyring};
+use cowork_sys::identity::{empty_bounding_set, join_new_session_keyring};
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, RDONLY};
-use cowork_sys::process::{Leave, SingleThreaded, execute, leave, unshare};
+use cowork_sys::process::{Leave, SingleThreaded, leave, unshare};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
@@ -26,30 +27,12 @@ use rustix::mount::MountAttrFlags;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-/// What the keeper prepared for a session before it was born.
-pub(crate) struct Cradled<'a> {
-    pub(crate) plan: &'a SessionPlan,
-    pub(crate) standing: Standing,
-    /// Path of the template in the cradle.
-    pub(crate) template: String,
-    /// The session's copy of its folder in the hub, read-only, a slave.
-    pub(crate) grants: OwnedFd,
-    /// The mount of a home that is kept on disk.
-    pub(crate) home: Option<OwnedFd>,
-    /// The host's tree, if the session sees it; its mounts come from the keeper.
-    pub(crate) outlook: Option<Outlook>,
-    /// A handle on the keeper, to see whether it still lives.
-    pub(crate) keeper: BorrowedFd<'a>,
-    pub(crate) control: Channel,
-    pub(crate) commands: OwnedFd,
-    pub(crate) init: BorrowedFd<'a>,
-    /// Files that put a process into the session's cgroups when it writes `0` to them.
-    pub(crate) entrances: Vec<OwnedFd>,
-}
+/// Comes first, with a handle on the keeper and with the entrances of cgroups.
+pub(crate) const SETTLE: &[u8] = b"settle";
 
 /// Comes with what the keeper needs from inside the namespaces: the session's scratch, to know its
 /// files by, and the socket on which requests arrive.
@@ -58,61 +41,98 @@ pub(crate) const PLACED: &[u8] = b"placed";
 /// Where a session's programs reach whoever answers requests.
 const REQUESTS: &str = "/run/cowork.sock";
 
-/// Does everything and ends in the exec of init, or reports the step that failed and ends.
-pub(crate) fn run(proof: &SingleThreaded, mut cradled: Cradled<'_>) -> ! {
-    let failed = match furnish(proof, &mut cradled) {
-        Ok(never) => match never {},
-        Err(failed) => failed,
-    };
-    let report = Began::Failed { step: failed.step, errno: failed.errno.raw_os_error() };
-    // If the report cannot be sent the keeper sees the socket close, which is a failure as well.
-    cowork_sys::ignore(cradled.control.send(&cowork_api::encode(&report), &[]));
-    leave(1)
+/// Does everything and becomes init, or reports the step that failed and ends.
+/// It has its ids when `gate` says so.
+pub(crate) fn run(
+    proof: &SingleThreaded,
+    control: Channel,
+    commands: OwnedFd,
+    (ids, gate): (Ids, OwnedFd),
+) -> ! {
+    match furnish(proof, &control, ids, gate) {
+        // Nothing of what it took is open any more but these two.
+        Ok(()) => leave(u8::from(init::run(control, commands.into()).is_err())),
+        Err(failed) => {
+            let report = Began::Failed { step: failed.step, errno: failed.errno.raw_os_error() };
+            // If it cannot be sent the keeper sees the socket close, which is a failure as well.
+            cowork_sys::ignore(control.send(&cowork_api::encode(&report), &[]));
+            leave(1)
+        }
+    }
 }
 
-fn furnish(proof: &SingleThreaded, cradled: &mut Cradled<'_>) -> Result<Infallible, Failed> {
+fn furnish(
+    proof: &SingleThreaded,
+    control: &Channel,
+    ids: Ids,
+    gate: OwnedFd,
+) -> Result<(), Failed> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .step(|| "tie the session to the keeper".into())?;
-    if has_ended(cradled.keeper) {
-        // It died before this process asked to die with it.
-        leave(1);
-    }
-    // When the host runs out of memory its kernel takes a session before anything of the user's.
-    std::fs::write("/proc/self/oom_score_adj", "500")
-        .step(|| "put the session first in line when memory runs out".into())?;
-    for entrance in &cradled.entrances {
-        rustix::io::write(entrance, b"0").step(|| "enter the session's cgroup".into())?;
-    }
-    // The keeper has mapped the ids when it says go.
-    match cradled.control.receive(Peer::Trusted) {
-        Ok(Some(_go)) => {}
-        Ok(None) => leave(1),
-        Err(errno) => return Err(Failed::new("hear from the keeper", errno)),
-    }
-    let seen = match &cradled.outlook {
-        Some(outlook) => Some((outlook, view::receive(&cradled.control, outlook)?)),
+    settle(proof, hear(control)?, ids, gate)?;
+    let packet = hear(control)?;
+    let wanted = cowork_api::decode::<Furnishing>(&packet.bytes)
+        .map_err(|_malformed| Errno::BADMSG)
+        .step(|| "read what the session is to be".into())?;
+    let mut handles = packet.handles.into_iter();
+    let mut next = || handles.next().ok_or(Errno::BADMSG).step(|| "take over a handle".into());
+    let grants = next()?;
+    let has_home = wanted.own.iter().any(|step| matches!(step, OwnStep::Home { .. }));
+    let home = if has_home { Some(next()?) } else { None };
+    let seen = match &wanted.outlook {
+        Some(outlook) => Some((outlook, view::receive(control, outlook)?)),
         None => None,
     };
-    become_inside(cradled)?;
-    unshare(proof, Leave::Cgroups).step(|| "make a cgroup namespace".into())?;
-    join_new_session_keyring().step(|| "make a session keyring".into())?;
-    rustix::system::sethostname(cradled.plan.id.as_bytes()).step(|| "set the host name".into())?;
+    rustix::system::sethostname(wanted.id.as_bytes()).step(|| "set the host name".into())?;
 
-    let root = template::unfold(&cradled.template)?;
-    let scratch = make_scratch(cradled.plan)?;
+    let root = open_folder(Path::new("/")).step(|| "open the root".into())?;
+    let scratch = make_scratch(&root, wanted.scratch)?;
     let mut builder = Builder { root: &root, scratch: &scratch, folders: Vec::new(), made: 0 };
-    for step in &cradled.plan.own {
-        builder.carry_out(step, cradled.grants.as_fd(), cradled.home.as_ref())?;
+    for step in &wanted.own {
+        builder.carry_out(step, grants.as_fd(), home.as_ref())?;
     }
     if let Some((outlook, mounts)) = seen {
         builder.show_host(outlook, mounts)?;
     }
-    become_root(&root)?;
+    refuse_bare(&root, &scratch)?;
     let requests = listen_for_requests().step(|| format!("listen at {REQUESTS}"))?;
     let handles = [scratch.as_fd(), requests.as_fd()];
-    cradled.control.send(PLACED, &handles).step(|| "report the placed mounts".into())?;
-    limit_namespaces(cradled.plan.profile)?;
-    give_up(cradled)
+    control.send(PLACED, &handles).step(|| "report the placed mounts".into())?;
+    limit_namespaces(wanted.profile)?;
+    give_up()
+}
+
+/// Does what is the same for every session: enters its cgroups, takes its ids when `gate` says that
+/// they are mapped, and leaves what remains of the keeper's.
+fn settle(proof: &SingleThreaded, packet: Packet, ids: Ids, gate: OwnedFd) -> Result<(), Failed> {
+    let mut handles = packet.handles.into_iter();
+    let keeper = handles.next().ok_or(Errno::BADMSG).step(|| "take over a handle".into())?;
+    if has_ended(keeper.as_fd()) {
+        // The keeper died before this process asked to die with it.
+        leave(1);
+    }
+    for entrance in handles {
+        rustix::io::write(&entrance, b"0").step(|| "enter the session's cgroup".into())?;
+    }
+    let opened = rustix::io::read(&gate, &mut [0; OPEN.len()]);
+    if opened.step(|| "wait for the ids of the session".into())? == 0 {
+        // Whoever maps them has said why not.
+        leave(1);
+    }
+    drop(gate);
+    become_inside(ids)?;
+    unshare(proof, Leave::Cgroups).step(|| "make a cgroup namespace".into())?;
+    join_new_session_keyring().step(|| "make a session keyring".into())?;
+    empty_bounding_set().step(|| "empty the bounding set".into())
+}
+
+/// The next message of the keeper. Without one there is nobody to make a session for.
+fn hear(control: &Channel) -> Result<Packet, Failed> {
+    match control.receive(Peer::Trusted) {
+        Ok(Some(packet)) => Ok(packet),
+        Ok(None) => leave(1),
+        Err(errno) => Err(Failed::new("hear from the keeper", errno)),
+    }
 }
 
 /// A socket in the session's own files and network that somebody outside accepts on. The session can
@@ -135,12 +155,12 @@ fn has_ended(process: BorrowedFd<'_>) -> bool {
 }
 
 /// Takes the session's user and group id. In user mode the caller's own id is already mapped.
-fn become_inside(cradled: &Cradled<'_>) -> Result<(), Failed> {
+fn become_inside(ids: Ids) -> Result<(), Failed> {
     let named = || "take the session's user id".to_owned();
-    if cradled.standing == Standing::Root {
+    if ids.groups == Groups::Dropped {
         rustix::thread::set_thread_groups(&[]).step(named)?;
     }
-    let (uid, gid) = view::inside(cradled.standing, &cradled.plan.view);
+    let (uid, gid) = ids.inside;
     let gid = rustix::process::Gid::from_raw(gid);
     let uid = rustix::process::Uid::from_raw(uid);
     rustix::thread::set_thread_res_gid(gid, gid, gid).step(named)?;
@@ -152,17 +172,31 @@ fn become_inside(cradled: &Cradled<'_>) -> Result<(), Failed> {
 
 /// One file system in memory for everything of the session that is not kept: its size is the
 /// limit on all of it together.
-fn make_scratch(plan: &SessionPlan) -> Result<OwnedFd, Failed> {
-    let bytes = plan.limits.scratch.value;
+///
+/// Before Linux 6.15 only what is attached somewhere can be copied: it is covered by a part of itself
+/// later.
+fn make_scratch(root: &OwnedFd, bytes: u64) -> Result<OwnedFd, Failed> {
     let inodes = inodes_for(bytes);
     let scratch = new_file_system(
         "tmpfs",
         &[("mode", "0755"), ("size", &bytes.to_string()), ("nr_inodes", &inodes.to_string())],
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
     )?;
-    let place = open_folder(Path::new("/scratch")).step(|| "open the place of scratch".into())?;
+    let place = locate(root.as_fd(), Path::new(COVERED)).step(|| format!("open /{COVERED}"))?;
     attach(scratch.as_fd(), place.as_fd()).step(|| "mount the session's scratch".into())?;
     Ok(scratch)
+}
+
+/// Where the whole of a session's scratch is attached, below the part that belongs there.
+const COVERED: &str = "run";
+
+/// Refuses a plan that would leave the whole of the scratch in sight.
+fn refuse_bare(root: &OwnedFd, scratch: &OwnedFd) -> Result<(), Failed> {
+    let named = || format!("cover /{COVERED}");
+    let seen = locate(root.as_fd(), Path::new(COVERED)).step(named)?;
+    let seen = crate::folder::identity(seen.as_fd()).step(named)?;
+    let whole = crate::folder::identity(scratch.as_fd()).step(named)?;
+    if seen == whole { Err(Failed::new(named(), Errno::EXIST)) } else { Ok(()) }
 }
 
 /// How many files a file system in memory of this size may have.
@@ -349,28 +383,16 @@ fn limit_namespaces(profile: Profile) -> Result<(), Failed> {
     }
 }
 
-/// Gives up every privilege and executes init.
-fn give_up(cradled: &Cradled<'_>) -> Result<Infallible, Failed> {
+/// Gives up every privilege, and the standard streams that the seed was started with.
+fn give_up() -> Result<(), Failed> {
     let named = || "give up privileges".to_owned();
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .step(|| "open the null device".into())?;
-    empty_bounding_set().step(named)?;
+    let streams = [dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null)];
+    streams.into_iter().collect::<Result<(), Errno>>().step(named)?;
     rustix::thread::clear_ambient_capability_set().step(named)?;
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, none).step(named)?;
-    rustix::thread::set_no_new_privs(true).step(named)?;
-    let handles = [
-        null.as_fd(),
-        null.as_fd(),
-        null.as_fd(),
-        cradled.control.as_fd(),
-        cradled.commands.as_fd(),
-    ];
-    // Handing over puts other files at low numbers: the program must not lie there.
-    let init = rustix::io::fcntl_dupfd_cloexec(cradled.init, ASIDE).step(named)?;
-    // The order of these handles is what `init::main` expects.
-    hand_over(&handles).step(|| "hand over the sockets of init".into())?;
-    execute(init.as_fd(), &[c"cowork-init".into()], &[])
-        .step(|| "execute the init of the session".into())
+    rustix::thread::set_no_new_privs(true).step(named)
 }

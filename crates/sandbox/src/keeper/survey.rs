@@ -2,11 +2,15 @@
 
 use crate::keeper::cgroup::{Cgroups, Controller};
 use crate::keeper::grounds::{Grounds, Standing};
+use crate::keeper::obstacles;
 use crate::keeper::sockets::captures_all_ports;
 use crate::kernel::Failed;
 use cowork_api::keeper::{Fact, Failure, FailureCode, Grade};
+use cowork_policy::Limits;
 use cowork_sys::Errno;
 use cowork_sys::process::SingleThreaded;
+use cowork_sys::seccomp::Waiting;
+use rustix::process::{Resource, getrlimit};
 
 /// Turns a failure to make the keeper's namespaces into the sentence and the fix for this host.
 pub(crate) fn explain_grounds(failed: &Failed) -> Failure {
@@ -21,38 +25,8 @@ pub(crate) fn explain_grounds(failed: &Failed) -> Failure {
 
 /// What stands in the way of user namespaces here, and how to remove it.
 fn namespace_fix() -> (String, &'static str) {
-    if sysctl("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        return (
-            "AppArmor restricts user namespaces: install cowork under /usr or /usr/local and load \
-             the profile that came with it (`sudo cp \
-             /usr/local/share/cowork/apparmor/cowork-keeper /etc/apparmor.d/ && sudo \
-             apparmor_parser -r /etc/apparmor.d/cowork-keeper`)"
-                .into(),
-            "AppArmor",
-        );
-    }
-    if sysctl("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        return (
-            "user namespaces are switched off for users: `sudo sysctl -w \
-             kernel.unprivileged_userns_clone=1`"
-                .into(),
-            "sysctl",
-        );
-    }
-    if sysctl("user/max_user_namespaces").as_deref() == Some("0") {
-        return (
-            "the number of user namespaces is limited to 0: `sudo sysctl -w \
-             user.max_user_namespaces=10000`"
-                .into(),
-            "sysctl",
-        );
-    }
-    (
-        "if this is a container, allow it user namespaces and an unmasked /proc, or run cowork \
-         outside of it"
-            .into(),
-        "unknown",
-    )
+    let program = std::env::current_exe().ok();
+    obstacles::to_namespaces(sysctl, program.as_deref())
 }
 
 fn sysctl(name: &str) -> Option<String> {
@@ -68,7 +42,8 @@ pub(crate) fn survey(
     let mut facts = vec![kernel(), identity(grounds), namespaces(grounds)];
     facts.push(landlock());
     facts.push(seccomp());
-    facts.push(changes());
+    let waits = cowork_sys::seccomp::knows_killable_waiting();
+    facts.push(changes(if waits { Waiting::Killable } else { Waiting::Interruptible }));
     facts.push(unix_sockets());
     facts.push(freezing(cgroups));
     facts.extend([
@@ -76,6 +51,7 @@ pub(crate) fn survey(
         limit(cgroups, Controller::Cpu, "CPU limit"),
         limit(cgroups, Controller::Pids, "process limit"),
     ]);
+    facts.extend([scratch(), open_files(), keyrings(), nested()]);
     facts.push(capture(proof));
     facts.push(terminals());
     facts.push(foreign_calls());
@@ -195,9 +171,9 @@ fn seccomp() -> Fact {
     }
 }
 
-fn changes() -> Fact {
+fn changes(waiting: Waiting) -> Fact {
     let name = "recorded changes";
-    if cowork_sys::seccomp::knows_killable_waiting() {
+    if waiting == Waiting::Killable {
         let consequence = "folders can be granted `rw`: every change is recorded and can be undone";
         return fact(name, "calls wait for the broker", Grade::Good, consequence, "");
     }
@@ -298,6 +274,64 @@ fn terminals() -> Fact {
     )
 }
 
+fn scratch() -> Fact {
+    let size = crate::host::size();
+    let scratch = Limits::scaled_to(&size).scratch.value();
+    let value = format!("in memory, {scratch} of {} for a session by default", size.memory);
+    let consequence =
+        "homes without `--home`, /tmp and what is not kept count as memory of the host";
+    fact("scratch", value, Grade::Good, consequence, "")
+}
+
+/// The keeper holds some files for each session, as many as for a hundred within this number.
+const FILES: u64 = 4096;
+
+fn open_files() -> Fact {
+    let most = getrlimit(Resource::Nofile).maximum;
+    let value = most.map_or("no limit".into(), |most| format!("at most {most}"));
+    if most.is_some_and(|most| most < FILES) {
+        let consequence = "a keeper has room for few sessions, and so have programs in them";
+        let fix = "raise the hard limit on open files (`ulimit -Hn`, `LimitNOFILE=`)";
+        return fact("open files", value, Grade::Reduced, consequence, fix);
+    }
+    let consequence = "there is room for sessions, and for programs with many files in them";
+    fact("open files", value, Grade::Good, consequence, "")
+}
+
+fn keyrings() -> Fact {
+    match sysctl("kernel/keys/maxkeys") {
+        Some(most) => fact(
+            "keyrings",
+            format!("at most {most} keys for each user"),
+            Grade::Good,
+            "each session has a keyring of its own; what is in the user's is not there",
+            "",
+        ),
+        None => fact(
+            "keyrings",
+            "not in this kernel",
+            Grade::Blocking,
+            "a session cannot be given a keyring of its own",
+            "use a kernel with CONFIG_KEYS",
+        ),
+    }
+}
+
+fn nested() -> Fact {
+    let most = sysctl("user/max_user_namespaces").and_then(|most| most.parse::<u64>().ok());
+    let value = most.map_or("no limit".into(), |most| format!("at most {most} user namespaces"));
+    if most.is_some_and(|most| most < NAMESPACES) {
+        let consequence = "profile `nested` has little room for sandboxes that programs bring";
+        let fix = "`sudo sysctl -w user.max_user_namespaces=10000`";
+        return fact("nested sandboxes", value, Grade::Reduced, consequence, fix);
+    }
+    let consequence = "programs that bring their own sandbox run with profile `nested`";
+    fact("nested sandboxes", value, Grade::Good, consequence, "")
+}
+
+/// Chromium makes one for each of its processes.
+const NAMESPACES: u64 = 256;
+
 fn foreign_calls() -> Fact {
     fact(
         "other ABIs",
@@ -306,4 +340,22 @@ fn foreign_calls() -> Fact {
         "system calls of other ABIs (i386, x32) end the program or fail in a session",
         "",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Grade, Waiting, changes};
+
+    #[test]
+    fn a_kernel_that_may_repeat_a_call_is_told_of() {
+        let fact = changes(Waiting::Interruptible);
+        assert!(matches!(fact.grade, Grade::Reduced));
+        assert_eq!(fact.value, "calls do not wait through signals");
+        assert_eq!(
+            fact.consequence,
+            "folders cannot be granted `rw`: grant them `direct` (no undo) or `staged`"
+        );
+        assert_eq!(fact.fix, "boot Linux 5.19 or newer");
+        assert!(matches!(changes(Waiting::Killable).grade, Grade::Good));
+    }
 }

@@ -1,10 +1,10 @@
 //! The part of a session's file system that all sessions of a keeper share.
 //!
-//! A template is built once, in the cradle, and made read-only; each session gets a copy of its
-//! mounts. Sources are copied from the host view, the target is a file system of the keeper's own:
-//! no name of the host is ever written to.
+//! A template is built once, as the root of a namespace of its own, its cradle, and made read-only.
+//! Sessions are cloned from there and have it for their root. Sources are copied from the host view, the
+//! target is a file system of the keeper's own: no name of the host is ever written to.
 
-use crate::keeper::grounds::{Ground, Grounds};
+use crate::keeper::grounds::{Ground, Grounds, nobodys_processes};
 use crate::kernel::{
     Extent, Failed, Step, attach, below_root, copy_mount, locate, new_file_system, open_folder,
     path_of, restrict,
@@ -12,7 +12,8 @@ use crate::kernel::{
 use cowork_api::plan::RootStep;
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
-use rustix::fd::{AsFd, OwnedFd};
+use cowork_sys::process::SingleThreaded;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, symlinkat};
 use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
 use std::path::Path;
@@ -23,9 +24,15 @@ const MAX_COPY: u64 = 256 * 1024;
 /// The templates that a keeper has built.
 #[derive(Debug, Default)]
 pub(crate) struct Templates {
-    built: Vec<(usize, Vec<RootStep>)>,
-    /// How many were begun: a place is never used twice, whatever came of the first try.
-    begun: usize,
+    built: Vec<(Vec<RootStep>, OwnedFd)>,
+}
+
+/// A template's cradle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cradle<'a> {
+    /// Which of the keeper's it is.
+    pub(crate) number: usize,
+    pub(crate) namespace: BorrowedFd<'a>,
 }
 
 /// What a step needs from the host view.
@@ -41,27 +48,28 @@ enum Source {
 }
 
 impl Templates {
-    /// The path, in the cradle, of the template made by these steps; built now if it is not there.
+    /// The number of the template made by these steps; it is built now if it is not there.
     pub(crate) fn prepare(
         &mut self,
+        proof: &SingleThreaded,
         grounds: &mut Grounds,
         steps: &[RootStep],
-    ) -> Result<String, Failed> {
-        if let Some((number, _)) = self.built.iter().find(|(_, known)| known == steps) {
-            return Ok(path(*number));
+    ) -> Result<usize, Failed> {
+        if let Some(number) = self.built.iter().position(|(known, _)| known == steps) {
+            return Ok(number);
         }
-        let number = self.begun;
-        self.begun += 1;
-        let sources = grounds
-            .within(Ground::HostView, || steps.iter().map(gather).collect::<Result<Vec<_>, _>>())?;
-        grounds.within(Ground::Cradle, || build(&path(number), steps, sources))?;
-        self.built.push((number, steps.to_vec()));
-        Ok(path(number))
+        let gather = || steps.iter().map(gather).collect::<Result<Vec<_>, _>>();
+        let sources = grounds.within(Ground::HostView, gather)?;
+        let namespace = grounds.cradle(proof, || build(steps, sources))?;
+        self.built.push((steps.to_vec(), namespace));
+        Ok(self.built.len() - 1)
     }
-}
 
-fn path(number: usize) -> String {
-    format!("/templates/{number}")
+    /// The cradle of a template that was built.
+    pub(crate) fn cradle(&self, number: usize) -> Option<Cradle<'_>> {
+        let (_, namespace) = self.built.get(number)?;
+        Some(Cradle { number, namespace: namespace.as_fd() })
+    }
 }
 
 /// Takes from the host view what a step needs.
@@ -97,22 +105,26 @@ fn bound(from: &Path, set: u64) -> Result<OwnedFd, Errno> {
     Ok(mount)
 }
 
-/// Carries out the steps on a new file system at `place`.
-fn build(place: &str, steps: &[RootStep], sources: Vec<Source>) -> Result<(), Failed> {
+/// Carries out the steps on a new file system, in a namespace of which it becomes the root.
+fn build(steps: &[RootStep], sources: Vec<Source>) -> Result<OwnedFd, Failed> {
+    let processes = nobodys_processes()?;
     let root = new_file_system(
         "tmpfs",
         &[("mode", "0755"), ("size", "32M")],
         MountAttrFlags::MOUNT_ATTR_NOSUID,
     )?;
-    mkdirat(CWD, place, Mode::from_raw_mode(0o755)).step(|| format!("make {place}"))?;
-    let target = open_folder(Path::new(place)).step(|| format!("open {place}"))?;
-    attach(root.as_fd(), target.as_fd()).step(|| format!("mount {place}"))?;
+    // Any folder serves to attach it, since it becomes the root at once.
+    let target = open_folder(Path::new("/sessions")).step(|| "open /sessions".into())?;
+    attach(root.as_fd(), target.as_fd()).step(|| "mount a template".into())?;
     for (step, source) in steps.iter().zip(sources) {
         place_step(&root, step, source)?;
     }
+    let place = locate(root.as_fd(), Path::new("proc")).step(|| "find a place for /proc".into())?;
+    attach(processes.as_fd(), place.as_fd()).step(|| "mount a /proc without processes".into())?;
     let read_only = Attributes { set: RDONLY, ..Attributes::default() };
     cowork_sys::mount::set_attributes(root.as_fd(), cowork_sys::mount::Depth::One, &read_only)
-        .step(|| format!("make {place} read-only"))
+        .step(|| "make a template read-only".into())?;
+    Ok(root)
 }
 
 fn place_step(root: &OwnedFd, step: &RootStep, source: Source) -> Result<(), Failed> {
@@ -175,17 +187,4 @@ fn write_new(root: &OwnedFd, at: &Path, contents: &[u8]) -> Result<(), Errno> {
         rest = rest.get(written..).unwrap_or_default();
     }
     Ok(())
-}
-
-/// A copy of the template's mounts, attached at `/root` of the cradle's copy in a session.
-pub(crate) fn unfold(place: &str) -> Result<OwnedFd, Failed> {
-    let root = copy_mount(CWD, Path::new(place), Extent::Tree)
-        .step(|| "copy the template of the root".into())?;
-    let target = locate(
-        open_folder(Path::new("/")).step(|| "open the root".into())?.as_fd(),
-        Path::new("root"),
-    )
-    .step(|| "open the place of the new root".into())?;
-    attach(root.as_fd(), target.as_fd()).step(|| "attach the new root".into())?;
-    Ok(root)
 }

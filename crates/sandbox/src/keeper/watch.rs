@@ -27,6 +27,8 @@ pub(crate) enum Subject {
     Errand(u32),
     /// The broker of a session says something.
     Line(u32),
+    /// The starter of egress processes says something, or ended.
+    Starter,
 }
 
 impl Subject {
@@ -39,6 +41,7 @@ impl Subject {
             Self::Calls(number) => (4, number),
             Self::Errand(number) => (5, number),
             Self::Line(number) => (6, number),
+            Self::Starter => (7, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -53,6 +56,7 @@ impl Subject {
             4 => Some(Self::Calls(number)),
             5 => Some(Self::Errand(number)),
             6 => Some(Self::Line(number)),
+            7 => Some(Self::Starter),
             _ => None,
         }
     }
@@ -166,6 +170,7 @@ mod tests {
             Subject::Calls(8),
             Subject::Errand(9),
             Subject::Line(10),
+            Subject::Starter,
         ];
         for subject in subjects {
             assert_eq!(Subject::decode(subject.encode()), Some(subject));

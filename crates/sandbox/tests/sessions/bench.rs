@@ -478,6 +478,16 @@ pub(crate) fn event(keeper: &mut Keeper) -> Message {
     keeper.event().expect("the keeper speaks")
 }
 
+/// Every process that a keeper has for its sessions, which its seed is none of.
+pub(crate) fn processes_of(keeper: &Keeper) -> Vec<i32> {
+    let keeper = i32::try_from(keeper.pid()).expect("it is small");
+    let is_seed = |pid: i32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim_end() == "cowork-seed")
+    };
+    descendants(keeper).into_iter().filter(|pid| !is_seed(*pid)).collect()
+}
+
 /// Every process that descends from `ancestor`, without it.
 pub(crate) fn descendants(ancestor: i32) -> Vec<i32> {
     let mut parents = HashMap::new();

@@ -27,6 +27,7 @@ for number in range(4):
     pid = os.fork()
     if pid: children.append(pid); continue
     random.seed(number)
+    processors = os.sched_getaffinity(0)
     interrupted = done = 0
     def name():
         folder = random.choice([f'own{number}', 'shared', 'furniture'])
@@ -60,6 +61,8 @@ for number in range(4):
             if error.errno not in STORMY:
                 os.write(1, f'{errno.errorcode[error.errno]}\\n'.encode())
             interrupted += error.errno == errno.EINTR
+    if os.sched_getaffinity(0) != processors:
+        os.write(1, b'it may not run where it might\\n')
     os._exit(0 if done > 100 else 3)
 print('begins', flush=True)
 codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]

@@ -105,7 +105,7 @@ impl Scene {
         self.restored(undo(sets))
     }
 
-    fn redo(&mut self) -> Restored {
+    pub(crate) fn redo(&mut self) -> Restored {
         self.restored(Work::Redo { choice: Choice::Refuse, rehearsal: false })
     }
 
@@ -133,13 +133,14 @@ fn undo(sets: Sets) -> Work {
     Work::Undo { selection, choice: Choice::Refuse, rehearsal: false }
 }
 
-fn kept(path: &Path) -> Kept {
+pub(crate) fn kept(path: &Path) -> Kept {
     let folder = cowork_sandbox::folder::Folder::open(path).expect("the folder is there");
     Kept { path: folder.path().as_os_str().as_bytes().to_vec(), folder: folder.identity() }
 }
 
 fn order(keeper: &mut Keeper, session: Option<String>, store: &Folder, work: Work) -> Report {
-    let order = Box::new(Order { store: kept(store.path()), work, names: Vec::new() });
+    let order =
+        Box::new(Order { store: kept(store.path()), work, names: Vec::new(), types: Vec::new() });
     reported(keeper.call(Request::Clerk { session, order }))
 }
 
@@ -265,8 +266,8 @@ fn every_change_is_told_in_order() {
     as_everybody(|bench| {
         let mut scene = Scene::new(bench, Access::Write);
         assert_eq!(scene.shell("echo x > new && mv new newer && rm newer && echo y >> edited"), "");
-        let all = Work::Mutations { after: 0, most: 100 };
-        let Report::Mutations { mutations, left: 0 } = scene.order(None, all) else {
+        let all = Work::Mutations { after: 0, most: 100, looked: 0 };
+        let Report::Mutations { mutations, left: 0, .. } = scene.order(None, all) else {
             panic!("no mutations")
         };
         let told: Vec<_> = mutations
@@ -277,8 +278,8 @@ fn every_change_is_told_in_order() {
         assert_eq!(told, ["create new", "rename new", "remove newer", "write edited"]);
         assert_eq!(mutations[1].to.as_deref(), Some(b"newer".as_slice()));
         assert!(mutations.iter().all(|one| one.set == 1 && one.process > 0 && one.time > 0));
-        let some = Work::Mutations { after: mutations[0].seq, most: 2 };
-        let Report::Mutations { mutations: page, left } = scene.order(None, some) else {
+        let some = Work::Mutations { after: mutations[0].seq, most: 2, looked: 0 };
+        let Report::Mutations { mutations: page, left, .. } = scene.order(None, some) else {
             panic!("no mutations")
         };
         assert_eq!((page.as_slice(), left), (&mutations[1..3], 1));
@@ -342,6 +343,7 @@ fn nothing_is_undone_under_a_program_that_waits_for_the_user() {
             store: kept(scene.store.path()),
             work: undo(Sets::All),
             names: Vec::new(),
+            types: Vec::new(),
         });
         let request = Request::Clerk { session: Some(session.clone()), order };
         let refused = ask(&mut scene.keeper, request).expect_err("a program waits");
@@ -408,7 +410,12 @@ fn a_folder_that_is_another_one_by_now_is_left_alone() {
         assert!(change.marks.iter().any(|mark| matches!(mark, Mark::NotUndoable(_))));
 
         let wrong = Kept { path: kept(scene.store.path()).path, folder: kept(&path).folder };
-        let wrong = Box::new(Order { store: wrong, work: Work::Sets, names: Vec::new() });
+        let wrong = Box::new(Order {
+            store: wrong,
+            work: Work::Sets,
+            names: Vec::new(),
+            types: Vec::new(),
+        });
         let answer = scene.keeper.call(Request::Clerk { session: None, order: wrong });
         let Report::Failed { sentence, .. } = reported(answer) else { panic!("it was read") };
         assert!(sentence.contains("no longer the folder"), "{sentence}");

@@ -8,7 +8,7 @@ use crate::bench::{
     grant_of, is_ready, new_plan, state_of,
 };
 use cowork_api::guest::ToInit;
-use cowork_api::keeper::{EndReason, Message};
+use cowork_api::keeper::{EndReason, Message, Reply};
 use cowork_api::plan::{Access, SessionPlan};
 use cowork_sandbox::channel::{Channel, Peer};
 use cowork_sandbox::client::Keeper;
@@ -36,7 +36,7 @@ fn own_pid() -> i32 {
 }
 
 /// Makes this process the one that adopts orphans of its own.
-fn adopt_orphans() {
+pub(crate) fn adopt_orphans() {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("it can");
 }
 
@@ -46,7 +46,7 @@ fn bury() {
 
 /// Nothing that this scenario started is still there.
 #[track_caller]
-fn assert_nobody_left(what: &str) {
+pub(crate) fn assert_nobody_left(what: &str) {
     let gone = eventually(|| {
         bury();
         descendants(own_pid()).is_empty()
@@ -68,7 +68,7 @@ fn waits_in(pid: i32) -> String {
 
 /// The mounts of this process's namespace, without those of other tests: they vanish with the folder
 /// that they lie on, wherever that is removed.
-fn mounts() -> BTreeSet<String> {
+pub(crate) fn mounts() -> BTreeSet<String> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let own = [own_pid(), parent].map(|pid| format!("/cowork-test-{pid}-"));
@@ -79,7 +79,7 @@ fn mounts() -> BTreeSet<String> {
 }
 
 #[track_caller]
-fn assert_same_mounts(before: &BTreeSet<String>) {
+pub(crate) fn assert_same_mounts(before: &BTreeSet<String>) {
     assert_eq!(mounts(), *before);
 }
 
@@ -131,7 +131,7 @@ fn is_own_and_empty(group: &Path) -> bool {
 
 /// After one more keeper came and went no group is left whose keeper is gone.
 #[track_caller]
-fn assert_no_groups_left(bench: &Bench) {
+pub(crate) fn assert_no_groups_left(bench: &Bench) {
     drop(bench.keeper());
     // Groups of keepers that others have just killed are not ours to judge at this moment.
     let left = || {
@@ -225,18 +225,17 @@ fn a_keeper_killed_just_after_each_birth_leaves_nothing() {
             let pid = keeper.child.id();
             let children = format!("/proc/{pid}/task/{pid}/children");
             let deadline = Instant::now() + Duration::from_secs(5);
-            // The carrier of an id map is the keeper's first child as root, the session the next.
+            // The seed is the keeper's first child, as root the carrier of an id map the next, and
+            // the session the last.
+            let births = if bench.person == cowork_testbed::Person::User { 2 } else { 3 };
             let mut seen = BTreeSet::new();
-            while seen.len() <= birth % 2 && Instant::now() < deadline {
+            while seen.len() <= birth % births && Instant::now() < deadline {
                 let now = std::fs::read_to_string(&children).unwrap_or_default();
                 seen.extend(now.split_whitespace().map(str::to_owned));
-                if bench.person == cowork_testbed::Person::User && !seen.is_empty() {
-                    break;
-                }
             }
             keeper.child.kill().expect("it is ours");
             keeper.child.wait().expect("it is ours");
-            assert_nobody_left(&format!("keeper killed after birth {}", birth % 2 + 1));
+            assert_nobody_left(&format!("keeper killed after birth {}", birth % births + 1));
         }
         assert_no_groups_left(bench);
     });
@@ -333,17 +332,17 @@ fn an_init_killed_while_it_is_made_fails_the_creation_and_nothing_else() {
         for moment in 0..MOMENTS {
             let mut keeper = start_apart(bench);
             ask_for_session(&keeper.channel, new_plan());
-            let pid = keeper.child.id();
-            let children = format!("/proc/{pid}/task/{pid}/children");
             let deadline = Instant::now() + Duration::from_secs(10);
             let mut victim = None;
             while victim.is_none() && Instant::now() < deadline {
-                let now = std::fs::read_to_string(&children).unwrap_or_default();
-                victim = now.split_whitespace().last().and_then(|pid| pid.parse::<i32>().ok());
+                let children = children_of(keeper.child.id());
+                // It comes after the seed.
+                victim = children.into_iter().skip_while(|pid| !is_seed(*pid)).nth(1);
             }
             pass(Duration::from_micros(moment * 50));
-            kill(victim.expect("the keeper has a child"));
-            failed += u32::from(creation_failed(&mut keeper.channel));
+            let victim = victim.expect("the keeper has a child");
+            kill(victim);
+            failed += u32::from(creation_failed(&mut keeper.channel, victim));
             drop(keeper.channel);
             keeper.child.wait().expect("it is ours");
             assert_nobody_left(&format!("init killed {} µs after its birth", moment * 50));
@@ -353,9 +352,140 @@ fn an_init_killed_while_it_is_made_fails_the_creation_and_nothing_else() {
     });
 }
 
-/// Waits for the answer to the first call and says whether it is a failure; one that came too late
-/// to fail is followed by the session's end.
-fn creation_failed(channel: &mut Channel) -> bool {
+/// The keeper's children, oldest first.
+fn children_of(keeper: u32) -> Vec<i32> {
+    let children = format!("/proc/{keeper}/task/{keeper}/children");
+    let now = std::fs::read_to_string(children).unwrap_or_default();
+    now.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Whether a child of a keeper is its seed, or becomes it: it is in the pid namespace of the keeper.
+/// Others are the first in one of their own, and so is one that the keeper has for a moment before
+/// its seed, which mounts a `/proc` without processes.
+fn is_seed(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().count() == 1) && state_of(pid) != Some('Z')
+}
+
+/// The keeper's child that becomes its seed, as soon as it is there.
+fn seed_to_be(keeper: u32) -> i32 {
+    let mut seed = None;
+    let found = eventually(|| {
+        seed = children_of(keeper).into_iter().find(|pid| is_seed(*pid));
+        seed.is_some()
+    });
+    assert!(found, "the keeper has no seed");
+    seed.expect("it was found")
+}
+
+/// The keeper's child that is its seed by now.
+pub(crate) fn seed_of(keeper: u32) -> i32 {
+    let named = |pid: &i32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim_end() == "cowork-seed" && state_of(*pid) != Some('Z')
+    };
+    let all = || descendants(i32::try_from(keeper).expect("it is small"));
+    let mut seed = None;
+    assert!(
+        eventually(|| {
+            seed = all().into_iter().find(named);
+            seed.is_some()
+        }),
+        "no seed"
+    );
+    seed.expect("it was found")
+}
+
+#[test]
+fn a_seed_killed_at_any_moment_costs_a_session_at_most() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        for moment in 0..MOMENTS {
+            let mut keeper = start_apart(bench);
+            ask_for_session(&keeper.channel, new_plan());
+            let seed = seed_to_be(keeper.child.id());
+            pass(Duration::from_micros(moment * 50));
+            kill(seed);
+            // It is made by another one, or was made already.
+            let answered = is_ready(&keeper.channel, crate::bench::A_WHILE);
+            assert!(answered, "the keeper is silent");
+            let answer = keeper.channel.receive(Peer::Trusted).expect("it speaks");
+            let answer = cowork_api::decode::<Message>(&answer.expect("it lives").bytes);
+            let made = matches!(answer, Ok(Message::Answer { result: Ok(_), .. }));
+            assert!(made, "seed killed after {} µs: {answer:?}", moment * 50);
+            drop(keeper.channel);
+            keeper.child.wait().expect("it is ours");
+            assert_nobody_left(&format!("seed killed after {} µs", moment * 50));
+        }
+        assert_no_groups_left(bench);
+    });
+}
+
+#[test]
+fn a_seed_that_died_is_replaced() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let mut keeper = bench.keeper();
+        let mut first = Room::make(&mut keeper, new_plan());
+        for _ in 0..20 {
+            kill(seed_of(keeper.pid()));
+            let mut next = Room::make(&mut keeper, new_plan());
+            assert_eq!(next.shell("echo well"), "well\n");
+        }
+        assert_eq!(first.shell("echo well"), "well\n");
+        drop(keeper);
+        assert_nobody_left("seeds killed");
+    });
+}
+
+/// The keeper's child that waits for the next session.
+fn newborn_of(keeper: u32, sessions: &[i32]) -> i32 {
+    let waits = |pid: &i32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim_end() == "cowork-init" && state_of(*pid) == Some('S') && !sessions.contains(pid)
+    };
+    let mut newborn = None;
+    let found = eventually(|| {
+        newborn = children_of(keeper).into_iter().find(waits);
+        newborn.is_some()
+    });
+    assert!(found, "nobody waits for the next session");
+    newborn.expect("it was found")
+}
+
+#[test]
+fn a_first_process_that_dies_before_its_session_comes_is_replaced() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let mut keeper = bench.keeper();
+        // A keeper of one session makes nothing ready for another.
+        let mut rooms: Vec<Room> = (0..2).map(|_| Room::make(&mut keeper, new_plan())).collect();
+        for _ in 0..10 {
+            let sessions: Vec<i32> = rooms.iter().map(|room| room.status.init).collect();
+            let newborn = newborn_of(keeper.pid(), &sessions);
+            kill(newborn);
+            assert!(eventually(|| state_of(newborn).is_none_or(|state| state == 'Z')));
+            let mut next = Room::make(&mut keeper, new_plan());
+            assert_eq!(next.shell("echo well"), "well\n");
+            rooms.push(next);
+        }
+        // One that lives becomes the next session's.
+        let sessions: Vec<i32> = rooms.iter().map(|room| room.status.init).collect();
+        let newborn = newborn_of(keeper.pid(), &sessions);
+        let mut next = Room::make(&mut keeper, new_plan());
+        assert_eq!(next.status.init, newborn);
+        assert_eq!(next.shell("echo well"), "well\n");
+        drop(rooms);
+        drop(keeper);
+        assert_nobody_left("first processes killed");
+        assert_no_groups_left(bench);
+    });
+}
+
+/// Waits for the answer to the first call and says whether it is a failure. A victim that came too late
+/// to fail it is followed by the session's end; one that was not told anything yet is replaced.
+fn creation_failed(channel: &mut Channel, victim: i32) -> bool {
     let next = || {
         assert!(is_ready(channel, crate::bench::A_WHILE), "the keeper is silent");
         let packet = channel.receive(Peer::Trusted).expect("it speaks").expect("it lives");
@@ -363,6 +493,7 @@ fn creation_failed(channel: &mut Channel) -> bool {
     };
     match next() {
         Message::Answer { result: Err(_), .. } => true,
+        Message::Answer { result: Ok(Reply::Session(made)), .. } if made.init != victim => false,
         Message::Answer { result: Ok(_), .. } => {
             let mut ended = next();
             while matches!(ended, Message::BrokerRestarted { .. }) {

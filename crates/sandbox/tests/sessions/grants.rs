@@ -1,8 +1,8 @@
 //! Making a folder visible in a running session.
 
-use crate::bench::{as_everybody, as_everybody_apart, grant, grant_of, new_plan};
+use crate::bench::{Room, as_everybody, as_everybody_apart, grant, grant_of, new_plan};
 use cowork_api::keeper::{FailureCode, Reply};
-use cowork_api::plan::{Access, Grant, Identity};
+use cowork_api::plan::{Access, Grant, Identity, RootStep};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
@@ -19,6 +19,24 @@ fn a_granted_folder_appears_in_a_running_session() {
         assert_eq!(granted, Ok(Reply::Granted { submounts: Vec::new() }));
         waiting.say("now");
         assert_eq!(waiting.rest(), "granted\n");
+    });
+}
+
+/// The first session of another root has the keeper build that beside the hub.
+#[test]
+fn folders_stay_while_sessions_with_another_root_are_made() {
+    as_everybody(|bench| {
+        let (mut keeper, mut room) = bench.room();
+        let folder = bench.folder("project");
+        folder.write("file", "granted\n");
+        grant(&mut keeper, &room, grant_of(folder.path(), "project", Access::Read))
+            .expect("granted");
+        let mut plan = new_plan();
+        plan.root.push(RootStep::Folder { at: b"/other".into(), mode: 0o755 });
+        let mut other = Room::make(&mut keeper, plan);
+        assert_eq!(other.shell("ls -d /other"), "/other\n");
+        let at = room.granted("project");
+        assert_eq!(room.shell(&format!("cat {at}/file")), "granted\n");
     });
 }
 
@@ -194,7 +212,7 @@ fn grants_of_a_plan_are_there_from_the_start() {
         let mut plan = new_plan();
         plan.grants.push(grant_of(folder.path(), "project", Access::Read));
         let mut keeper = bench.keeper();
-        let mut room = crate::bench::Room::make(&mut keeper, plan);
+        let mut room = Room::make(&mut keeper, plan);
         let at = room.granted("project");
         assert_eq!(room.shell(&format!("cat {at}/file")), "from the start\n");
     });
@@ -210,13 +228,12 @@ fn a_plan_with_a_grant_that_cannot_be_made_leaves_no_session() {
         plan.grants.push(wrong);
         let id = plan.id.clone();
         let mut keeper = bench.keeper();
-        let pid = i32::try_from(keeper.pid()).expect("it is small");
         let request = cowork_api::keeper::Request::Create(Box::new(plan));
         let refused = crate::bench::ask(&mut keeper, request).expect_err("it is another folder");
         assert_eq!(refused.code, FailureCode::FolderChanged);
         let status = cowork_api::keeper::Request::Status { session: id };
         let none = crate::bench::ask(&mut keeper, status).expect_err("there is none");
         assert_eq!(none.code, FailureCode::NoSession);
-        assert_eq!(crate::bench::descendants(pid), Vec::<i32>::new());
+        assert_eq!(crate::bench::processes_of(&keeper), Vec::<i32>::new());
     });
 }

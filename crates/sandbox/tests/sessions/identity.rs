@@ -142,10 +142,16 @@ fn a_floor_that_is_not_there_makes_no_session_and_leaves_nothing() {
         let refused =
             ask(&mut keeper, Request::Create(Box::new(plan))).expect_err("below the floor");
         assert_eq!(refused.code, FailureCode::LayerMissing);
+        let sentence = format!(
+            "the layer `user id of its own` is not in force here, and no session starts without \
+             it (runs as user {} of the host)",
+            bench.person.uid()
+        );
+        let fix = "run cowork as root: only root gives sessions user ids of their own";
+        assert_eq!((refused.sentence.as_str(), refused.hint.as_str()), (sentence.as_str(), fix));
         let status = ask(&mut keeper, Request::Status { session: id });
         assert_eq!(status.expect_err("there is none").code, FailureCode::NoSession);
-        let pid = i32::try_from(keeper.pid()).expect("it is small");
-        assert_eq!(crate::bench::descendants(pid), Vec::<i32>::new());
+        assert_eq!(crate::bench::processes_of(&keeper), Vec::<i32>::new());
         // Its id is free again.
         let mut room = Room::make(&mut keeper, plan_of(&request));
         assert_eq!(room.shell("echo well"), "well\n");
@@ -174,5 +180,7 @@ fn landlock_rules_that_were_left_out_are_missed() {
         let refused =
             ask(&mut keeper, Request::Create(Box::new(plan))).expect_err("below the floor");
         assert_eq!(refused.code, FailureCode::LayerMissing);
+        let said = refused.sentence.starts_with("the layer `Landlock: files` is not in force here");
+        assert!(said && refused.hint.contains("CONFIG_SECURITY_LANDLOCK"), "{refused:?}");
     });
 }

@@ -29,6 +29,8 @@ mod limits;
 #[cfg(test)]
 mod malformed;
 #[cfg(test)]
+mod meanwhile;
+#[cfg(test)]
 mod measure;
 #[cfg(test)]
 mod network;
@@ -38,6 +40,10 @@ mod outside;
 mod resident;
 #[cfg(test)]
 mod revocation;
+#[cfg(test)]
+mod root;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tasks;
 #[cfg(test)]

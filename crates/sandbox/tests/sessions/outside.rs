@@ -10,9 +10,9 @@ use cowork_api::guest::Ending;
 use cowork_api::keeper::{
     Certainty, EndReason, Failure, FailureCode, Message, Reply, Request, Revoked,
 };
-use cowork_api::plan::{Access, Identity, SessionPlan};
+use cowork_api::plan::{Access, Identity, SessionPlan, Writing};
 use cowork_policy::HostPath;
-use cowork_policy::plan::{Home, SessionRequest};
+use cowork_policy::plan::{GrantRequest, Home, SessionRequest};
 use cowork_policy::seccomp::Profile;
 use cowork_sandbox::client::Keeper;
 use cowork_testbed::Folder;
@@ -176,6 +176,40 @@ fn a_granted_folder_gets_another_access_while_the_session_runs() {
         let (reply, _) = keeper.call(Request::Status { session: room.id() }).expect("it is there");
         assert!(matches!(reply, Reply::Session(status) if status.grants == ["project"]));
         revoke(&mut keeper, &room, "project");
+    });
+}
+
+#[test]
+fn whatever_is_not_all_direct_can_be_made_writable_later() {
+    as_everybody(|bench| {
+        let folder = bench.folder("project");
+        let scratch = bench.folder("scratch");
+        let asked = |folder: &Folder, name: &str, access| GrantRequest {
+            path: HostPath::new(folder.path()).expect("it is a path"),
+            folder: cowork_sandbox::folder::Folder::open(folder.path())
+                .expect("it is there")
+                .identity(),
+            access,
+            name: name.parse().expect("it is a name"),
+            writing: Writing::default(),
+        };
+        let mut keeper = bench.keeper();
+        let direct = || asked(&scratch, "scratch", cowork_policy::Access::Direct);
+        let grants = vec![asked(&folder, "project", cowork_policy::Access::Read), direct()];
+        let mut room =
+            Room::make(&mut keeper, plan_of(&SessionRequest { grants, ..new_request() }));
+        let at = room.granted("project");
+        let write = format!("echo new > {at}/new && echo written || echo refused");
+        assert!(room.shell(&format!("{write} 2>/dev/null")).ends_with("refused\n"));
+        regrant(&mut keeper, &room, folder.path(), Access::Write).expect("it can");
+        assert_eq!(room.shell(&write), "written\n");
+        assert_eq!(folder.read("new").as_deref(), Some("new\n"));
+
+        let grants = vec![direct()];
+        let room = Room::make(&mut keeper, plan_of(&SessionRequest { grants, ..new_request() }));
+        let wanted = grant_of(folder.path(), "project", Access::Write);
+        let refused = grant(&mut keeper, &room, wanted).expect_err("it has no door");
+        assert_eq!(refused.code, FailureCode::NoDoor);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bench::{
     A_WHILE, Bench, Room, as_everybody, as_everybody_apart, as_root, descendants, eventually,
-    is_ready, lives, new_plan, state_of,
+    is_ready, lives, new_plan, parent_of, state_of,
 };
 use cowork_api::guest::{Ending, FromInit, ToInit};
 use cowork_api::keeper::{EndReason, Failure, FailureCode, Message, Reply, Request, Status};
@@ -445,14 +445,20 @@ fn a_keeper_that_is_asked_to_leave_leaves_nothing() {
         let commands: Vec<_> =
             rooms.iter_mut().map(|room| room.start(&["/bin/sleep", "1000"])).collect();
         let keeper = i32::try_from(resident.child.id()).expect("it is small");
-        let family = descendants(keeper);
-        assert!(family.len() >= 10, "{family:?}");
+        // Of the keeper itself, with which it goes.
+        let is_starter = |pid: &i32| {
+            std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"cowork-starter\n")
+        };
+        let (starters, family): (Vec<i32>, Vec<i32>) =
+            descendants(keeper).into_iter().partition(is_starter);
+        assert!(family.len() >= 10 && starters.len() == 1, "{family:?} {starters:?}");
         assert_eq!(client.call(&Request::Leave).expect("it leaves").0, Reply::Done);
         // When it answers, the sessions are gone already.
         let left: Vec<_> =
             family.iter().filter(|pid| state_of(**pid).is_some_and(|state| state != 'Z')).collect();
         assert!(left.is_empty(), "{left:?}");
         assert_eq!(resident.ends_within(A_WHILE), Some(true));
+        assert!(starters.iter().all(|pid| state_of(*pid).is_none()), "{starters:?}");
         let over = client.receive().map(|(message, _)| message);
         assert!(matches!(over, Err(ClientError::Gone(_))), "{over:?}");
         assert_eq!(mounts(), before);
@@ -511,7 +517,9 @@ fn the_socket_is_its_owners_alone_and_replaces_a_stale_one() {
         let socket = resident.socket.clone();
         resident.child.kill().expect("it is ours");
         resident.child.wait().expect("it is ours");
-        assert!(matches!(Link::connect(&socket), Err(ClientError::Socket { .. })));
+        // A seed that is being started has the socket for a moment.
+        let refused = || matches!(Link::connect(&socket), Err(ClientError::Socket { .. }));
+        assert!(eventually(refused));
         let program = bench.programs.join("cowork-keeper");
         resident.child = Link::launch(&program, &socket, None).expect("the keeper starts");
         let mut client = resident.client();
@@ -624,5 +632,68 @@ fn a_session_socket_can_be_tried_without_waiting() {
         let full =
             eventually(|| session.try_send(&ToInit::Ping { nonce: 4 }, &[]).is_err_and(would_wait));
         assert!(full, "there is always room");
+    });
+}
+
+/// A process that was just started, and the keeper's starter, which started it.
+fn start_egress(client: &mut Client) -> Result<(i32, i32, Vec<OwnedFd>), Failure> {
+    let (reply, handles) = client.call(&Request::StartEgress)?;
+    let Reply::Egress { pid } = reply else { panic!("another answer: {reply:?}") };
+    assert_eq!(handles.len(), 2);
+    Ok((pid, parent_of(pid).expect("it runs"), handles))
+}
+
+#[test]
+fn what_the_starter_started_ends_with_its_line_or_the_keeper() {
+    as_everybody(|bench| {
+        let mut resident = Resident::start(bench);
+        let mut client = resident.client();
+        let (one, starter, line) = start_egress(&mut client).expect("it starts");
+        let keeper = i32::try_from(resident.child.id()).expect("it is a process");
+        assert_eq!(parent_of(starter), Some(keeper));
+        drop(line);
+        assert!(eventually(|| state_of(one).is_none()), "it is gone, and buried");
+        let stop = |pid: i32| {
+            kill_process(Pid::from_raw(pid).expect("it is one"), Signal::STOP).expect("it is ours");
+        };
+        // What does not leave is ended, and nobody else is.
+        let (two, same, line) = start_egress(&mut client).expect("it starts");
+        let (three, _, last) = start_egress(&mut client).expect("it starts");
+        assert_eq!(same, starter);
+        stop(two);
+        drop(line);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(state_of(two).is_some());
+        for pid in [keeper, starter, two] {
+            client.send(&Request::EndEgress { pid }, &[]);
+        }
+        assert!(eventually(|| state_of(two).is_none()), "it is gone, and buried");
+        assert!([keeper, starter, three].into_iter().all(|pid| state_of(pid).is_some()));
+        // With the keeper it has a moment.
+        stop(three);
+        drop(last);
+        let since = Instant::now();
+        client.call(&Request::Leave).expect("it leaves");
+        assert_eq!(resident.ends_within(Duration::from_secs(30)), Some(true));
+        assert!(since.elapsed() > Duration::from_secs(4), "{:?}", since.elapsed());
+        assert!(state_of(three).is_none() && state_of(starter).is_none());
+    });
+}
+
+#[test]
+fn a_keeper_without_its_starter_keeps_its_sessions_and_then_leaves() {
+    as_everybody(|bench| {
+        let mut resident = Resident::start(bench);
+        let mut client = resident.client();
+        let room = client.create(new_plan());
+        let (_, starter, _line) = start_egress(&mut client).expect("it starts");
+        kill_process(Pid::from_raw(starter).expect("it is one"), Signal::KILL).expect("it is ours");
+        assert!(eventually(|| state_of(starter).is_none()), "it is buried");
+        let refused = start_egress(&mut client).expect_err("nobody is left who could");
+        assert_eq!(refused.code, FailureCode::HostUnable);
+        assert!(refused.sentence.contains("cowork-egress"), "{refused:?}");
+        client.call(&Request::Status { session: room.id() }).expect("it is there");
+        client.call(&Request::Destroy { session: room.id() }).expect("it is there");
+        assert_eq!(resident.ends_within(Duration::from_secs(5)), Some(true));
     });
 }

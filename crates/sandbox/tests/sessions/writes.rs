@@ -486,6 +486,53 @@ check('wrong', wrong, {})
 }
 
 #[test]
+fn a_call_that_says_it_was_interrupted_did_nothing() {
+    as_everybody(|bench| {
+        let (_keeper, mut room, _folder) = workshop(bench);
+        // The handler does not have calls begun anew. Python begins some of its own again; these
+        // calls are bare.
+        check(
+            &mut room,
+            "
+import signal
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.siginterrupt(signal.SIGALRM, True)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+HERE, MAKE = -100, os.O_CREAT | os.O_EXCL | os.O_WRONLY
+interrupted, wrong = {}, []
+def try_until_done(what, call, happened):
+    # It did nothing as long as it says so, and did it once when it says that.
+    while True:
+        answer = call()
+        if answer == 'EINTR':
+            interrupted[what] = interrupted.get(what, 0) + 1
+            if happened(): wrong.append((what, 'happened all the same'))
+            if happened(): return
+        else:
+            if isinstance(answer, str) or not happened(): wrong.append((what, answer))
+            return answer
+for i in range(1500):
+    there = lambda name: lambda: os.path.lexists(name)
+    gone = lambda name: lambda: not os.path.lexists(name)
+    try_until_done('mkdir', lambda: raw('mkdirat', HERE, b'd', 0o755), there('d'))
+    try_until_done('rename', lambda: raw('renameat', HERE, b'd', HERE, b'e'), there('e'))
+    try_until_done('rmdir', lambda: raw('unlinkat', HERE, b'e', 0x200), gone('e'))
+    fd = try_until_done('open', lambda: raw('openat', HERE, b'f', MAKE, 0o644), there('f'))
+    if isinstance(fd, int): os.close(fd)
+    try_until_done('link', lambda: raw('linkat', HERE, b'f', HERE, b'g', 0), there('g'))
+    try_until_done('symlink', lambda: raw('symlinkat', b'f', HERE, b's'), there('s'))
+    for one in 'f', 'g', 's':
+        try_until_done('unlink', lambda: raw('unlinkat', HERE, one.encode(), 0), gone(one))
+signal.setitimer(signal.ITIMER_REAL, 0, 0)
+check('wrong', wrong, [])
+check('left', os.listdir('.'), [])
+if not interrupted: print('no call was interrupted: this says nothing')
+",
+        );
+    });
+}
+
+#[test]
 fn ordinary_tools_work() {
     const SCRIPT: &str = r#"
 set -e
@@ -528,5 +575,35 @@ ls -A
             let ended = room.run(&["/bin/sh", "-c", &format!("cd {folder}{SCRIPT}")]);
             assert_eq!(ended, (cowork_api::guest::Ending::Status(0), String::new()));
         }
+    });
+}
+
+/// While a descriptor is handed over, caller and broker are kept on one processor. Whoever opens files
+/// may run afterwards where it might before, and so may what it starts and its other threads.
+#[test]
+fn who_is_given_files_runs_where_it_might_before() {
+    as_everybody(|bench| {
+        let (_keeper, mut room, _folder) = workshop(bench);
+        check(
+            &mut room,
+            "
+import threading
+def work(processors):
+    os.sched_setaffinity(0, processors)
+    for number in range(1500):
+        put(f'{threading.get_ident()}', 'x', os.O_TRUNC)
+        found = os.sched_getaffinity(0)
+        if found != processors:
+            print('after', number, 'files it runs on', found, 'and not on', processors)
+            return
+every = os.sched_getaffinity(0)
+work(every)
+threads = [threading.Thread(target=work, args=[{one}]) for one in every]
+threads += [threading.Thread(target=work, args=[every]) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+check('processors at the end', os.sched_getaffinity(0), every)
+",
+        );
     });
 }

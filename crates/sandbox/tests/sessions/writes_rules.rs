@@ -308,6 +308,47 @@ fn many_removals_are_asked_about_once() {
     });
 }
 
+#[test]
+fn many_files_written_in_place_are_asked_about_once() {
+    as_everybody(|bench| {
+        let guards = Guards { removals: Some(3), share: None };
+        let rules = Rules { guards, ..Rules::default() };
+        let (_store, kept) = store(bench);
+        let unrecorded = Writing { rules: rules.clone(), ..Writing::default() };
+        for writing in [Writing { store: Some(kept), rules, ..Writing::default() }, unrecorded] {
+            let (mut keeper, mut room, folder) = granted(bench, writing);
+            for number in 0..10 {
+                folder.write(&format!("f{number}"), "old");
+            }
+            let mut one = interpreter(&mut room);
+            one.say("globals().update(o=lambda f, how: says(lambda: os.close(os.open(f, how))))");
+            one.expect("None");
+            // What the set has made itself, and a file that is opened again, do not count.
+            one.say("[put(f'own{i}') for i in range(9)] == [None] * 9");
+            one.expect("True");
+            one.say("[says(os.truncate, f'own{i}', 1) for i in range(9)] == ['ok'] * 9");
+            one.expect("True");
+            one.say("[o('f0', os.O_RDWR) for i in range(9)] == ['ok'] * 9");
+            one.expect("True");
+            one.say("says(os.truncate, 'f1', 2), o('f2', os.O_WRONLY | os.O_APPEND)");
+            one.expect("('ok', 'ok')");
+            one.say("o('f2', os.O_RDWR), says(os.truncate, 'f0', 0)");
+            one.expect("('ok', 'ok')");
+            one.say("o('f3', os.O_RDWR)");
+            let question = asked(&mut keeper);
+            let about = (question.operation.as_str(), question.path.as_slice());
+            assert_eq!(about, ("write", &b"f3"[..]));
+            assert!(question.reason.contains("overwritten 3 files"), "{}", question.reason);
+            refuse(&mut keeper, &room, &question);
+            one.expect("EACCES");
+            one.say("says(os.truncate, 'f4', 1), o('f5', os.O_RDONLY)");
+            one.expect("('EACCES', 'ok')");
+            one.say("o('f1', os.O_RDWR), says(os.unlink, 'f2')");
+            one.expect("('ok', 'ok')");
+        }
+    });
+}
+
 /// What a log says, without times.
 fn recorded(store: &Folder) -> Vec<Entry> {
     let handle = std::fs::File::open(store.path()).expect("ours");
@@ -407,6 +448,110 @@ os.close(fd)
 check('contents', says(os.rename, 'innocent', 'moved'), 'EACCES')
 check('contents', says(os.link, 'innocent', 'moved'), 'EACCES')
 os.unlink('innocent')
+os.mkdir('folder')
+check('folder', says(os.rename, 'folder', 'folder.exe'), 'EACCES')
+os.symlink('plain', 'soft')
+check('soft', says(os.rename, 'soft', 'soft.exe'), 'EACCES')
+check('soft', says(os.link, 'soft', 'soft.exe', follow_symlinks=False), 'EACCES')
+os.mkfifo('pipe')
+check('pipe', says(os.rename, 'pipe', 'pipe.exe'), 'EACCES')
+check('exchange', raw('renameat2', -100, b'folder', -100, b'plain', 2), 0)
+",
+        );
+    });
+}
+
+#[test]
+fn what_is_let_in_somewhere_does_not_come_out_in_a_folder() {
+    as_everybody(|bench| {
+        let rules =
+            Rules { blocked: vec!["exe".to_owned()], blocked_contents: true, ..Rules::default() };
+        let (_keeper, mut room, folder) = ruled(bench, rules);
+        folder.write("installers/deep/users.exe", "the user's");
+        check(
+            &mut room,
+            "
+def fill(folder, name, text='text'):
+    os.makedirs(f'{folder}/node_modules/deep')
+    put(f'{folder}/node_modules/deep/{name}', text)
+fill('named', 'x.exe')
+fill('known', 'x', 'MZ' + '\\0' * 58 + '@\\0\\0\\0' + 'PE' + '\\0' * 200)
+fill('harmless', 'x')
+for one in 'named', 'known':
+    inside = f'{one}/node_modules'
+    check(one, says(os.rename, inside, 'tools'), 'EACCES')
+    check(one, says(os.rename, f'{inside}/deep', 'tools'), 'EACCES')
+    os.mkdir('other')
+    check(one, raw('renameat2', -100, inside.encode(), -100, b'other', 2), 'EACCES')
+    check(one, raw('renameat2', -100, b'other', -100, inside.encode(), 2), 'EACCES')
+    os.rmdir('other')
+    check(one, says(os.rename, f'{inside}/deep', f'{inside}/.deep'), 'ok')
+    check(one, says(os.rename, one, one + '-moved'), 'ok')
+check('harmless', says(os.rename, 'harmless/node_modules', 'tools'), 'ok')
+check('the user', says(os.rename, 'installers', 'setup'), 'ok')
+os.mkdir('many'); os.mkdir('many/node_modules')
+for number in range(20_001): os.symlink('x', f'many/node_modules/{number}')
+check('many', says(os.rename, 'many/node_modules', 'others'), 'EACCES')
+check('many', says(os.rename, 'many', 'others'), 'ok')
+",
+        );
+    });
+}
+
+#[test]
+fn refused_types_are_told_from_what_is_built_like_them() {
+    as_everybody(|bench| {
+        let blocked = ["jar", "msi", "dmg"].map(str::to_owned).to_vec();
+        let rules = Rules { blocked, blocked_contents: true, ..Rules::default() };
+        let (_keeper, mut room, _folder) = ruled(bench, rules);
+        check(
+            &mut room,
+            "
+import io, struct, tarfile, zipfile
+def archive(*names, extra=b''):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED) as z:
+        for name in names:
+            about = zipfile.ZipInfo(name); about.extra = extra
+            z.writestr(about, 'text ' * 500)
+    return out.getvalue()
+def compound(sector, clsid, shift=9):
+    size = 1 << shift
+    head = b'\\xd0\\xcf\\x11\\xe0\\xa1\\xb1\\x1a\\xe1' + bytes(16) + struct.pack('<HHHHH', 62, 3, 0xfffe, shift, 6)
+    head = head.ljust(48, b'\\0') + struct.pack('<I', sector)
+    root = 'Root Entry'.encode('utf-16-le').ljust(64, b'\\0') + struct.pack('<HBB', 22, 5, 1) + bytes(12) + clsid
+    return head.ljust(size * (sector + 1), b'\\0') + root.ljust(size, b'\\0')
+def put(name, content):
+    with open(name, 'wb') as file: file.write(content)
+package = bytes.fromhex('84100c0000000000c000000000000046')
+word = bytes.fromhex('0609020000000000c000000000000046')
+koly = (b'koly' + struct.pack('>II', 4, 512)).ljust(512, b'\\0')
+bad = {
+    'jar': archive('META-INF/MANIFEST.MF', 'a/B.class'),
+    'jar with its folder': archive('META-INF/', 'META-INF/MANIFEST.MF'),
+    'jar with its mark': archive('a/B.class', extra=b'\\xfe\\xca\\0\\0'),
+    'msi': compound(0, package), 'msi far inside': compound(700, package), 'msi of large sectors': compound(3, package, 12),
+    'dmg': b'\\x78\\xda' * 5000 + koly,
+}
+good = {
+    'docx': archive('[Content_Types].xml', '_rels/.rels', 'word/document.xml'),
+    'xlsx': archive('[Content_Types].xml', 'xl/workbook.xml'),
+    'odt': archive('mimetype', 'content.xml', 'META-INF/manifest.xml'),
+    'epub': archive('mimetype', 'META-INF/container.xml'),
+    'whl': archive('pkg/__init__.py', 'pkg-1.dist-info/METADATA'),
+    'zip': archive('src/main.rs', 'META-INF/MANIFEST.MF'),
+    'doc': compound(9, word), 'cut msi': compound(700, package)[:4096],
+    'koly in the middle': b'x' * 5000 + koly + b'x', 'text': b'koly ' * 1000,
+}
+for what, content in bad.items():
+    put('it', content)
+    check(what, (says(os.rename, 'it', 'x.txt'), says(os.link, 'it', 'x.txt')), ('EACCES', 'EACCES'))
+    check(what, says(os.open, 'it', os.O_RDWR), 'EACCES')
+    os.unlink('it')
+for what, content in good.items():
+    put('it', content)
+    check(what, says(os.rename, 'it', 'x.' + what.split()[0]), 'ok')
+    check(what, says(lambda: os.close(os.open('x.' + what.split()[0], os.O_RDWR))), 'ok')
 ",
         );
     });

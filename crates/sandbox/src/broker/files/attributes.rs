@@ -4,6 +4,7 @@ use super::call::Call;
 use super::judge::{permit, permit_aliases};
 use super::locate::{Last, Place, Where, locate, of_file};
 use super::{EMPTY_PATH, HERE, NOFOLLOW, Outcome};
+use cowork_journal::acl;
 use cowork_journal::hand::{By, Hand};
 use cowork_sys::Errno;
 use rustix::fs::{
@@ -80,6 +81,19 @@ fn outside(number: u32, own: u32) -> Result<Option<u32>, Errno> {
         number if number == own => Ok(Some(own)),
         _ => Err(Errno::INVAL),
     }
+}
+
+/// An access control list of a session's, as this process knows whom it names. Nobody else than its own
+/// user can be named there.
+fn outside_list(value: &[u8]) -> Option<Vec<u8>> {
+    let known = |own: u32| move |number| outside(number, own).ok().flatten();
+    let own_user = rustix::process::geteuid().as_raw();
+    let own_group = rustix::process::getegid().as_raw();
+    // An empty one takes the list away.
+    if value.len() <= 4 {
+        return Some(value.to_vec());
+    }
+    acl::translate(value, known(own_user), known(own_group))
 }
 
 /// `utime(path, times)`: seconds.
@@ -199,6 +213,9 @@ fn set_attribute(call: &Call<'_>, follow: u32) -> Result<Outcome, Errno> {
     }
     let mut value = vec![0; size];
     call.bytes(call.long(2), &mut value)?;
+    if acl::is_list(name.to_bytes()) {
+        value = outside_list(&value).ok_or(Errno::INVAL)?;
+    }
     let flags = XattrFlags::from_bits_retain(flags);
     change(call, (HERE, call.path(0)?), follow, &mut |hand, place, by| {
         hand.set_attribute(by, place.spot(), &name, &value, flags)

@@ -3,7 +3,7 @@
 use super::folders::{Folders, Start};
 use super::paths::PATH_MAX;
 use super::who::Caller;
-use super::{Files, HERE};
+use super::{Begun, Files, HERE};
 use crate::broker::{Broker, low_half};
 use cowork_journal::hand::By;
 use cowork_sys::Errno;
@@ -37,6 +37,8 @@ pub(super) struct Call<'a> {
     links: Cell<u32>,
     caller: OnceCell<Arc<Caller>>,
     by: Cell<Option<By>>,
+    /// What it has begun to change.
+    pub(super) begun: Cell<Option<Begun>>,
 }
 
 impl<'a> Call<'a> {
@@ -58,6 +60,7 @@ impl<'a> Call<'a> {
             links: Cell::new(0),
             caller: OnceCell::new(),
             by: Cell::new(None),
+            begun: Cell::new(None),
         }
     }
 

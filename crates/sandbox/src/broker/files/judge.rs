@@ -12,7 +12,7 @@ use super::paths::{below, join};
 use super::tree::{Extent, visit};
 use cowork_api::files::{Ask, Beyond, NamePolicy, Refusal};
 use cowork_journal::hand::{Hand, Saving};
-use cowork_policy::files::{MAGIC_BYTES, Verdict};
+use cowork_policy::files::{Contents, MAGIC_BYTES, Verdict};
 use cowork_sys::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -53,24 +53,39 @@ pub(super) fn permit_type(call: &Call<'_>, place: &Place) -> Result<(), Errno> {
     }
 }
 
-/// Refuses a file that begins like one of a type that is refused, under this name.
+/// Refuses a file whose contents are those of a type that is refused, under this name.
 pub(super) fn permit_contents(
     call: &Call<'_>,
     place: &Place,
     file: impl FnOnce() -> Option<OwnedFd>,
 ) -> Result<(), Errno> {
-    let ruling = place.folder.ruling();
-    if !ruling.judge.looks_at_contents() {
-        return Ok(());
-    }
-    let Some(file) = file() else { return Ok(()) };
-    let mut start = [0; MAGIC_BYTES];
-    let read = rustix::io::pread(&file, &mut start, 0).unwrap_or(0);
-    let start = start.get(..read).unwrap_or_default();
-    match ruling.judge.blocked_contents(&place.path, start) {
+    match contents_reason(&place.folder.ruling(), &place.path, file) {
         Some(reason) => refuse(call, place, "write", reason),
         None => Ok(()),
     }
+}
+
+/// Why a file with its contents is refused at a path, if it is.
+fn contents_reason(
+    ruling: &Ruling,
+    path: &[u8],
+    file: impl FnOnce() -> Option<OwnedFd>,
+) -> Option<&'static str> {
+    if !ruling.judge.looks_at_contents() {
+        return None;
+    }
+    let file = file()?;
+    let mut start = [0; MAGIC_BYTES];
+    let read = |at, buffer: &mut [u8]| rustix::io::pread(&file, buffer, at).unwrap_or(0);
+    let length = read(0, &mut start);
+    // The end of a file that was read whole is known.
+    let size = if length < MAGIC_BYTES { length as u64 } else { size_of(&file) };
+    let start = start.get(..length).unwrap_or_default();
+    ruling.judge.blocked_contents(path, &Contents::new(start, size, &read))
+}
+
+fn size_of(file: &OwnedFd) -> u64 {
+    rustix::fs::fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 /// Refuses a change, and has it recorded.
@@ -179,16 +194,55 @@ pub(super) fn tree_verdict<'a>(ruling: &'a Ruling, from: &Place, to: &Place) -> 
     worst
 }
 
+/// Why something below a folder that is renamed is of a type that is refused there, if it is. What
+/// was no less refused where it was is left alone: it was the user's.
+fn refused_below(ruling: &Ruling, from: &Place, to: &Place) -> Option<String> {
+    let judge = &ruling.judge;
+    if !judge.may_let_out(&from.path, &to.path) {
+        return None;
+    }
+    let mut refused = None;
+    let extent = visit(&from.folder, &from.path, MAX_TREE, |entry| {
+        let there = join(&to.path, below(entry.path, &from.path).unwrap_or_default());
+        if !judge.is_excepted(entry.path) || judge.is_excepted(&there) {
+            return ControlFlow::Continue(());
+        }
+        let open = || {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            from.folder.open_exactly(entry.path, flags).ok()
+        };
+        let is_file = entry.kind == FileType::RegularFile;
+        let reason = judge.is_blocked_name(&there).map(str::to_owned).or_else(|| {
+            let contents = is_file.then(|| contents_reason(ruling, &there, open))?;
+            contents.map(str::to_owned)
+        });
+        let Some(reason) = reason else { return ControlFlow::Continue(()) };
+        refused = Some(format!("`{}` is in it: {reason}", String::from_utf8_lossy(entry.path)));
+        ControlFlow::Break(())
+    });
+    if refused.is_none() && extent != Ok(Extent::Whole) {
+        return Some(format!("it has more than {MAX_TREE} names in it, or cannot be read"));
+    }
+    refused
+}
+
 /// Whether a folder may be renamed, with all that is below it.
 pub(super) fn permit_tree(call: &Call<'_>, from: &Place, to: &Place) -> Result<(), Errno> {
     let ruling = from.folder.ruling();
-    settle(call, to, "rename", tree_verdict(&ruling, from, to))
+    settle(call, to, "rename", tree_verdict(&ruling, from, to))?;
+    match refused_below(&ruling, from, to) {
+        Some(reason) => refuse(call, to, "rename", &reason),
+        None => Ok(()),
+    }
 }
 
 /// The same when the user was asked already, or needs not be: for another look while nothing can
 /// change. `ESTALE` means that there is something to ask.
 pub(super) fn still_permits_tree(call: &Call<'_>, from: &Place, to: &Place) -> Result<(), Errno> {
     let ruling = from.folder.ruling();
+    if refused_below(&ruling, from, to).is_some() {
+        return Err(Errno::ACCESS);
+    }
     let verdict = tree_verdict(&ruling, from, to);
     match verdict.policy {
         NamePolicy::Allow | NamePolicy::Flag => Ok(()),
@@ -211,10 +265,8 @@ fn stricter<'a>(one: Verdict<'a>, other: Verdict<'a>) -> Verdict<'a> {
 /// What is about to happen to contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// A file is written to.
+    /// A file is opened for writing, or cut: nobody sees how much of it is lost.
     Written,
-    /// A file loses all its contents. It is kept as one that is written to, by a copy.
-    Emptied,
     /// A file loses its name.
     Removed,
 }
@@ -233,14 +285,22 @@ pub(super) fn guard(
     let guards = ruling.rules.guards;
     let guarded = guards.removals.is_some() || guards.share.is_some();
     let beyond = ruling.rules.caps.beyond == Beyond::Ask;
-    if !beyond && (loss == Loss::Written || !guarded) {
+    if !beyond && !guarded {
         return Ok(());
     }
     let by = call.by()?;
+    if !beyond && loss == Loss::Written && call.files.losses.is_none() {
+        // It is counted when it is opened. Below all limits it need not be looked at here.
+        let removed = call.files.hand()?.tally(by.set).removed;
+        let few = guards.share.is_none() || removed < FEW;
+        if few && guards.removals.is_none_or(|most| removed < most) {
+            return Ok(());
+        }
+    }
     let (saving, removed) = if let Some(removed) = call.files.unrecorded_losses(by.set) {
-        // Without a record nothing is known but what the set has made itself.
-        let is_new = call.files.hand()?.is_new(by, place.spot())?;
-        (if is_new { Saving::Needless } else { Saving::Fits }, removed)
+        // Without a record nothing is known but what the set has made or written to itself.
+        let is_touched = call.files.hand()?.is_touched(by, place.spot())?;
+        (if is_touched { Saving::Needless } else { Saving::Fits }, removed)
     } else {
         let hand = call.files.hand()?;
         (saving(&hand, call, place, loss)?, hand.tally(by.set).removed)
@@ -251,9 +311,6 @@ pub(super) fn guard(
     if beyond && matches!(saving, Saving::Beyond(_)) {
         ask(call, place, operation, ("beyond", "it cannot be saved, so it could not be undone"))?;
     }
-    if loss == Loss::Written {
-        return Ok(());
-    }
     if guards.removals.is_some_and(|most| removed >= most) {
         let reason = format!("this command has already removed or overwritten {removed} files");
         ask(call, place, operation, ("removals", &reason))?;
@@ -263,7 +320,9 @@ pub(super) fn guard(
         // So many files there must have been that this is not beyond the share.
         let needed = lost.saturating_mul(100) / u64::from(share);
         if !has_more(call, &place.folder, by.set, needed.saturating_sub(lost))? {
-            let reason = format!("this command removes more than {share} % of the folder's files");
+            let reason = format!(
+                "this command removes or overwrites more than {share} % of the folder's files"
+            );
             ask(call, place, operation, ("share", &reason))?;
         }
     }
@@ -274,7 +333,7 @@ pub(super) fn guard(
 fn saving(hand: &Hand, call: &Call<'_>, place: &Place, loss: Loss) -> Result<Saving, Errno> {
     let by = call.by()?;
     match loss {
-        Loss::Written | Loss::Emptied => hand.saving(by, place.spot()),
+        Loss::Written => hand.saving(by, place.spot()),
         Loss::Removed => hand.saving_removal(by, place.spot()),
     }
 }

@@ -27,6 +27,7 @@ mod open_still;
 mod paths;
 mod quota;
 mod refusals;
+mod settle;
 mod space;
 mod tree;
 mod walk;
@@ -49,6 +50,8 @@ use refusals::Refusals;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+pub(super) use settle::Begun;
+use settle::{Pace, Under};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -149,6 +152,8 @@ pub(super) struct Files {
     owed: Mutex<Vec<(Writable, Why)>>,
     /// Who waits until sets are closed.
     settling: Mutex<Vec<u64>>,
+    /// Calls that are being carried out.
+    under: Under,
     masks: Masks,
     /// Whether the keeper has told of all folders that there were when this broker was started.
     introduced: AtomicBool,
@@ -187,6 +192,7 @@ impl Files {
             refusals: Refusals::default(),
             owed: Mutex::default(),
             settling: Mutex::default(),
+            under: Under::default(),
             begun: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             masks: Masks::default(),
             introduced: AtomicBool::new(false),
@@ -198,29 +204,37 @@ impl Files {
         })
     }
 
-    /// Carries out a call, if it is one of a file; `None` if it is another.
-    pub(super) fn decide(&self, broker: &Broker, note: &Notification) -> Option<Outcome> {
+    /// Carries out a call, if it is one of a file; `None` if it is another. What it has begun ends
+    /// when it is answered.
+    pub(super) fn decide(
+        &self,
+        broker: &Broker,
+        note: &Notification,
+    ) -> Option<(Outcome, Option<Begun>)> {
         if Some(note.number) == self.umask {
             let [mask, ..] = note.arguments;
             self.masks.note(super::low_half(mask));
-            return Some(Outcome::Continue);
+            return Some((Outcome::Continue, None));
         }
         let carrier = self.carriers.get(&note.number)?;
         self.line.heed_news(self, broker.told());
         let mut outcome = Err(Errno::AGAIN);
+        let mut begun = None;
         for _ in 0..TRIES {
             let folders = self.folders();
             if folders.is_empty() {
-                return Some(Outcome::Continue);
+                return Some((Outcome::Continue, None));
             }
-            outcome = carrier(&Call::new(broker, self, note, folders));
+            let call = Call::new(broker, self, note, folders);
+            outcome = carrier(&call);
+            begun = call.begun.into_inner();
             match outcome {
                 // A folder was moved, or a set closed, between judging and acting.
                 Err(Errno::STALE) => {}
                 _ => break,
             }
         }
-        Some(outcome.unwrap_or_else(|errno| Outcome::Done(Err(errno))))
+        Some((outcome.unwrap_or_else(|errno| Outcome::Done(Err(errno))), begun))
     }
 
     fn folders(&self) -> Folders {
@@ -384,6 +398,7 @@ impl Files {
     pub(super) fn tend(&self, broker: &Broker) {
         /// How often it is looked whether the processes of a set are gone.
         const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+        let mut pace = Pace::default();
         while !broker.is_over() {
             let told = self.refusals.tell_more(&self.line);
             let owes = !told || !self.record_lost_files();
@@ -404,6 +419,7 @@ impl Files {
             self.line.heed(self);
             let settling = std::mem::take(&mut *self.settling());
             self.ledger.sweep(self);
+            self.settle_files(&mut pace);
             for number in settling {
                 self.line.tell(&FromBroker::Settled { number });
             }
@@ -461,6 +477,9 @@ impl Call<'_> {
         }
         // Whoever buried the caller must not see its changes happen afterwards.
         self.still_waits()?;
+        // Somebody may get a descriptor of what is changed now, and has none before this is answered.
+        let begun = self.begun.take();
+        self.begun.set(begun.or_else(|| Some(self.files.under.begin(hand.touched()))));
         let result = work(&mut hand, by);
         self.files.changes.fetch_add(1, Ordering::SeqCst);
         result

@@ -371,13 +371,11 @@ fn move_over(
 fn permit_move(call: &Call<'_>, from: &Place, to: &Place, what: &Stat) -> Result<(), Errno> {
     permit(call, from, "rename")?;
     permit(call, to, "rename")?;
+    permit_type(call, to)?;
     match kind(what) {
         FileType::Directory => permit_tree(call, from, to),
         FileType::Symlink => permit_link(call, to, "rename", None),
-        FileType::RegularFile => {
-            permit_type(call, to)?;
-            permit_contents(call, to, || readable(from))
-        }
+        FileType::RegularFile => permit_contents(call, to, || readable(from)),
         _ => Ok(()),
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn truncate(call: &Call<'_>) -> Result<Outcome, Errno> {
         FileType::Symlink => return Err(Errno::STALE),
         _ => return Err(Errno::INVAL),
     }
-    may_write(call, &place, &stat, if length == 0 { Loss::Emptied } else { Loss::Written })?;
+    may_write(call, &place, &stat)?;
     followed(call.act(&[&place], |hand, by| hand.truncate(by, place.spot(), length)))?;
     Ok(Outcome::DONE)
 }
@@ -185,8 +185,7 @@ fn existing(
     if reads && !flags.contains(OFlags::TRUNC) {
         return Ok(Some(Outcome::Continue));
     }
-    let loss = if flags.contains(OFlags::TRUNC) { Loss::Emptied } else { Loss::Written };
-    may_write(call, place, stat, loss)?;
+    may_write(call, place, stat)?;
     if reads {
         let file = in_session(call, place, flags, (stat.st_dev, stat.st_ino))?;
         followed(call.act(&[place], |hand, by| hand.truncate(by, place.spot(), 0)))?;
@@ -206,12 +205,12 @@ fn existing(
 const SAFELY: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
 
 /// Whether an existing file may be written to.
-fn may_write(call: &Call<'_>, place: &Place, stat: &Stat, loss: Loss) -> Result<(), Errno> {
+fn may_write(call: &Call<'_>, place: &Place, stat: &Stat) -> Result<(), Errno> {
     permit(call, place, "write")?;
     permit_type(call, place)?;
     permit_contents(call, place, || readable(place))?;
     permit_aliases(call, place, (stat, "write"))?;
-    guard(call, place, "write", loss)?;
+    guard(call, place, "write", Loss::Written)?;
     place.folder.growth.allow_bytes(&place.folder.ruling().rules.quota)
 }
 

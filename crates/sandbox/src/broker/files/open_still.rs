@@ -10,7 +10,7 @@
 //! there, and what whoever takes them writes belongs to the set in which they were opened.
 
 use super::Files;
-use super::folders::{Folder, identity, look};
+use super::folders::{Folder, Folders, identity, look};
 use super::paths::{for_kernel, join, split};
 use cowork_journal::hand::Spot;
 use cowork_journal::record::Why;
@@ -97,25 +97,48 @@ impl Files {
 
     /// Every file of a folder that a process of the session has open or mapped for writing.
     fn writable_files(&self) -> Vec<Writable> {
-        let folders = self.folders();
-        let numbered: Vec<_> =
-            folders.iter().filter_map(|folder| Some((number_of(folder)?, folder))).collect();
+        let folders = self.writable_folders();
         let mut seen = HashSet::new();
         let mut found = Vec::new();
         for process in self.ledger.processes() {
-            let held = opened(process).into_iter().filter_map(|(mount, file)| {
-                let known = numbered.iter().find(|(number, _)| *number == mount);
-                known.map(|(_, folder)| (Arc::clone(folder), file))
-            });
-            let mapped = mapped(process, &folders);
-            for (folder, file) in held.chain(mapped) {
-                let Ok(seen_as) = look(file.as_fd()) else { continue };
-                if seen.insert((process, folder.number, identity(&seen_as))) {
+            for (folder, file, identity) in folders.held_by(process) {
+                if seen.insert((process, folder.number, identity)) {
                     found.push(Writable { process, folder, file });
                 }
             }
         }
         found
+    }
+
+    /// The folders, with their writable mounts.
+    pub(super) fn writable_folders(&self) -> WritableFolders {
+        let folders = self.folders();
+        let number = |folder: &Arc<Folder>| Some((number_of(folder)?, Arc::clone(folder)));
+        let numbered = folders.iter().filter_map(number).collect();
+        WritableFolders { folders, numbered }
+    }
+}
+
+/// Folders in which files can be open for writing.
+pub(super) struct WritableFolders {
+    folders: Folders,
+    numbered: Vec<(u64, Arc<Folder>)>,
+}
+
+impl WritableFolders {
+    /// What a process has open or mapped for writing, with the folder it is in and which file it is.
+    pub(super) fn held_by(&self, process: u32) -> Vec<(Arc<Folder>, OwnedFd, (u64, u64))> {
+        let of_mount = |mount| self.numbered.iter().find(|(number, _)| *number == mount);
+        let held = opened(process, |mount| of_mount(mount).is_some());
+        let held = held.into_iter().filter_map(|(mount, file)| {
+            of_mount(mount).map(|(_, folder)| (Arc::clone(folder), file))
+        });
+        let all = held.chain(mapped(process, &self.folders));
+        all.filter_map(|(folder, file)| {
+            let seen_as = identity(&look(file.as_fd()).ok()?);
+            Some((folder, file, seen_as))
+        })
+        .collect()
     }
 }
 
@@ -125,16 +148,16 @@ fn number_of(folder: &Folder) -> Option<u64> {
     stat.ok().map(|stat| stat.stx_mnt_id)
 }
 
-/// What the threads of a process have open for writing, and on which mount. Threads may have
-/// descriptors of their own.
-fn opened(process: u32) -> Vec<(u64, OwnedFd)> {
+/// What the threads of a process have open for writing on some mounts, and on which. Threads may
+/// have descriptors of their own.
+fn opened(process: u32, is_meant: impl Fn(u64) -> bool) -> Vec<(u64, OwnedFd)> {
     let mut found = Vec::new();
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return found };
     for thread in threads.flatten() {
         let Ok(entries) = std::fs::read_dir(thread.path().join("fdinfo")) else { continue };
         for entry in entries.flatten() {
             let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-            let Some(mount) = written_on(&text) else { continue };
+            let Some(mount) = written_on(&text).filter(|mount| is_meant(*mount)) else { continue };
             let path = thread.path().join("fd").join(entry.file_name());
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             if let Ok(file) = rustix::fs::openat(CWD, path, flags, Mode::empty()) {

@@ -17,6 +17,7 @@ use cowork_sys::Errno;
 use mounts::{CgroupMount, own_path};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use unified::{Unified, UnifiedGroup};
@@ -39,12 +40,15 @@ pub(crate) struct Cgroups {
     legacy: Vec<(Controller, Rc<OwnedFd>)>,
     /// What the names of this keeper's groups start with.
     prefix: String,
+    /// How many groups have been made.
+    made: Cell<u64>,
 }
 
 /// The groups of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// Name of the session's folder, in each hierarchy.
+    /// Name of the session's folder, in each hierarchy. It does not name the session: it was there
+    /// before.
     name: String,
     unified: Option<UnifiedGroup>,
     legacy: Vec<(Controller, Rc<OwnedFd>)>,
@@ -80,24 +84,27 @@ impl Cgroups {
         found
     }
 
-    /// Makes the groups of a session and sets its limits there. What cannot be made is left out;
-    /// [`Group::limits`] says what is in force.
-    pub(crate) fn make(&self, session: &str, limits: &Limits) -> Group {
-        let name = format!("{}{session}", self.prefix);
+    /// Makes the group that the first process of a session is born in, if there is to be one, and
+    /// sets the session's limits there.
+    pub(crate) fn begin(&self, limits: &Limits) -> Group {
+        let number = self.made.get() + 1;
+        self.made.set(number);
+        let name = format!("{}{number}", self.prefix);
         let unified = self.unified.as_ref().and_then(|unified| unified.make(&name, limits));
-        let covered = |controller| {
-            unified.as_ref().is_some_and(|group| group.controllers.contains(&controller))
-        };
-        let mut legacy = Vec::new();
+        Group { name, unified, legacy: Vec::new() }
+    }
+
+    /// Makes the groups that the first process enters by itself, and sets the limits there that are
+    /// not set yet. What cannot be made is left out; [`Group::limits`] says what is in force.
+    pub(crate) fn complete(&self, group: &mut Group, limits: &Limits) {
         for (controller, parent) in &self.legacy {
-            if covered(*controller) {
+            if group.limits(*controller).is_some() {
                 continue;
             }
-            if make_legacy(parent.as_fd(), &name, *controller, limits).is_ok() {
-                legacy.push((*controller, Rc::clone(parent)));
+            if make_legacy(parent.as_fd(), &group.name, *controller, limits).is_ok() {
+                group.legacy.push((*controller, Rc::clone(parent)));
             }
         }
-        Group { name, unified, legacy }
     }
 
     /// What the hierarchy offers, for people.
@@ -151,7 +158,7 @@ impl Cgroups {
     }
 }
 
-/// Marks the groups of sessions; the rest of the name is the keeper and the session.
+/// Marks the groups of sessions; the rest of the name is the keeper and a number.
 const PREFIX: &str = "cowork-";
 
 /// A group's name tells which keeper made it: process id and start time, which no other process
@@ -388,7 +395,7 @@ mod tests {
 
     #[test]
     fn only_our_groups_have_a_keeper() {
-        assert_eq!(keeper_of("cowork-12.345.zealous-ramanujan"), Some((12, 345)));
+        assert_eq!(keeper_of("cowork-12.345.7"), Some((12, 345)));
         assert_eq!(keeper_of("cowork-x.y.z"), None);
         assert_eq!(keeper_of("user.slice"), None);
     }

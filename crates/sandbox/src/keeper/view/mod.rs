@@ -30,6 +30,7 @@ use cowork_api::keeper::{Failure, FailureCode};
 use cowork_api::plan::{
     Access, Grant, HostView, Identity, Place, SessionPlan, Shows, View, Writable, Writing,
 };
+use cowork_api::seed::Outlook;
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, Depth, NODEV, NOSUID, Propagation, RDONLY, set_attributes};
 use cowork_sys::process::SingleThreaded;
@@ -42,19 +43,9 @@ const MOUNTS: &[u8] = b"mounts";
 /// Most mounts beside one message.
 const BATCH: usize = 64;
 
-/// The host's tree as a session is about to see it.
-#[derive(Clone, Debug)]
-pub(crate) struct Outlook {
-    pub(crate) trees: Vec<PathBuf>,
-    /// Places of the plan, and other names of what is hidden, each after those it lies below.
-    pub(crate) places: Vec<Place>,
-}
-
-impl Outlook {
-    /// How many mounts of the host the session's first process gets.
-    fn mounts(&self) -> usize {
-        self.trees.len() + self.places.iter().filter(|place| is_of_host(&place.shows)).count()
-    }
+/// How many mounts of the host the session's first process gets.
+fn mounts_of(outlook: &Outlook) -> usize {
+    outlook.trees.len() + outlook.places.iter().filter(|place| is_of_host(&place.shows)).count()
 }
 
 /// Whether a place shows what the host has there.
@@ -71,8 +62,7 @@ pub(crate) fn look(grounds: &mut Grounds, plan: &SessionPlan) -> Result<Option<O
     check(view)?;
     let mounts = grounds.mounts.all();
     let places = within_host(grounds, || aliases::with_other_names(&mounts, view))?;
-    let trees = view.trees.iter().map(|tree| path_of(tree).to_path_buf()).collect();
-    Ok(Some(Outlook { trees, places }))
+    Ok(Some(Outlook { trees: view.trees.clone(), places }))
 }
 
 /// Refuses paths that are not what policy makes.
@@ -105,7 +95,7 @@ pub(crate) fn mounts(
     let own = mapping(proof, session, ROOT)?;
     let mut mounts = Vec::new();
     for tree in &outlook.trees {
-        let found = read_only(grounds, (tree, None), own.as_ref());
+        let found = read_only(grounds, (path_of(tree), None), own.as_ref());
         mounts.push(found?);
     }
     let covered: Vec<PathBuf> =

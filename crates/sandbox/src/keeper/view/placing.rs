@@ -1,12 +1,13 @@
 //! Putting the host's tree together in the session's root, in the session's first process.
 
-use super::{MOUNTS, Outlook};
+use super::{MOUNTS, mounts_of};
 use crate::channel::{Channel, Peer};
 use crate::keeper::stage::Builder;
 use crate::kernel::{
     Extent, Failed, Step, attach, below_root, copy_mount, locate, path_of, restrict,
 };
 use cowork_api::plan::{Access, Place, Shows};
+use cowork_api::seed::Outlook;
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, RDONLY};
 use rustix::fd::{AsFd, OwnedFd};
@@ -17,7 +18,7 @@ use std::path::Path;
 pub(crate) fn receive(control: &Channel, outlook: &Outlook) -> Result<Vec<OwnedFd>, Failed> {
     let named = || "get the host's files from the keeper".to_owned();
     let mut mounts = Vec::new();
-    while mounts.len() < outlook.mounts() {
+    while mounts.len() < mounts_of(outlook) {
         let packet = control.receive(Peer::Trusted).step(named)?;
         let packet = packet.filter(|packet| packet.bytes == MOUNTS && !packet.handles.is_empty());
         mounts.extend(packet.ok_or(Errno::BADMSG).step(named)?.handles);
@@ -42,7 +43,7 @@ impl Builder<'_> {
         let mut mounts = mounts.into_iter();
         let mut next = || mounts.next().ok_or(Errno::BADMSG).step(|| "find a mount".into());
         for tree in &outlook.trees {
-            let at = tree.as_os_str().as_encoded_bytes();
+            let at = tree.as_slice();
             self.place(next()?.as_fd(), at)?;
             self.folders.push((below_root(at), None));
         }
