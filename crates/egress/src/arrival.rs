@@ -7,9 +7,10 @@ use crate::http;
 use crate::office::{Allowed, Refusal};
 use crate::prefixed::Prefixed;
 use crate::relay::{End, Passage, relay};
-use bytes::Bytes;
-use cowork_api::egress::{Target, Via, What};
+use bytes::{Bytes, BytesMut};
+use cowork_api::egress::{Target, Tls, Via, What};
 use cowork_policy::egress::{Outcome, Place, Treatment};
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,17 @@ const TIME_TO_READ: Duration = Duration::from_secs(5);
 const MOST_TO_SWALLOW: usize = 256 * 1024;
 /// How often a connection that has said something is looked at while it waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Longest that a greeting in TLS waits for the user: many programs give one up after ten seconds.
+const TIME_TO_GREET: Duration = Duration::from_secs(8);
 /// A record of the TLS handshake begins with this byte.
 const TLS: u8 = 22;
+/// The ports of HTTP, plain and inside TLS.
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+/// `access_denied`, fatal, before anything is agreed on (RFC 8446 §6).
+const ACCESS_DENIED: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 49];
+/// How long something is waited for that says what is spoken on it.
+const TIME_TO_SPEAK: Duration = Duration::from_secs(1);
 
 /// A connection that has said where it wants to go.
 #[derive(Debug)]
@@ -40,15 +50,16 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// Decides about it, and carries it to its end.
-    pub(crate) async fn serve(self) {
+    pub(crate) async fn serve(mut self) {
         if self.speaks_http() {
             let stream = Prefixed::new(self.first, self.stream);
             return http::undecided(self.house, self.flow, stream, self.target, self.place).await;
         }
-        let decided = self.unless_it_leaves(self.house.office.connection(
+        let decided = self.unless_it_leaves(self.house.office.connection_for(
             &self.flow,
             &self.target,
             &self.place,
+            self.greets_too_long(),
         ));
         let allowed = match decided.await {
             Some(Ok(allowed)) => allowed,
@@ -65,6 +76,7 @@ impl Arrival {
         };
         match allowed.treatment() {
             Treatment::Inspect => self.inspect(allowed).await,
+            Treatment::Tunnel if self.is_for_parent(&allowed).await => self.inspect(allowed).await,
             Treatment::Tunnel => self.tunnel(&allowed).await,
         }
         drop(ticket);
@@ -75,9 +87,56 @@ impl Arrival {
     /// answer can say why something is refused.
     fn speaks_http(&self) -> bool {
         let Target { via, port, .. } = self.target;
+        let rules = self.house.office.rules();
+        // Nobody would believe an answer inside TLS where the session does not know its authority.
         via == Via::Capture
-            && matches!(port, 80 | 443)
-            && self.house.office.rules().connection(&self.place, port).outcome != Outcome::Allow
+            && (port == HTTP || (port == HTTPS && rules.inspects()))
+            && rules.connection(&self.place, port).outcome != Outcome::Allow
+    }
+
+    /// Waits until a program has waited for as long as it waits for an answer to its greeting. It never
+    /// does where it was captured and greets nobody, or where something else than an answer tells it
+    /// that it waits.
+    async fn greets_too_long(&self) {
+        let mut first = [0];
+        let greets = self.target.via == Via::Capture
+            && matches!(self.stream.peek(&mut first).await, Ok(1..))
+            && first == [TLS];
+        if !greets {
+            pending::<()>().await;
+        }
+        tokio::time::sleep(TIME_TO_GREET).await;
+    }
+
+    /// Whether it begins with a greeting in TLS, as it should soon.
+    async fn greets(&self) -> bool {
+        let mut first = [0];
+        let peeked = timeout(TIME_TO_SPEAK, self.stream.peek(&mut first)).await;
+        matches!(peeked, Ok(Ok(1..))) && first == [TLS]
+    }
+
+    /// Whether it is plain HTTP that the parent is sent request by request: such parents seldom lead
+    /// to the port of HTTP. Then it is looked into, unless a rule says that it is not.
+    async fn is_for_parent(&mut self, allowed: &Allowed) -> bool {
+        let Target { via, port, .. } = self.target;
+        let barred = allowed.rule().is_some_and(|rule| rule.tls == Tls::Tunnel);
+        let forwarder = self.house.dialer.forwarder(&self.place, port);
+        if via != Via::Capture || port != HTTP || barred || forwarder.is_none() {
+            return false;
+        }
+        let mut first = BytesMut::from(self.first.as_ref());
+        let is_http = loop {
+            if let Some(answer) = begins_http(&first) {
+                break answer;
+            }
+            match timeout(TIME_TO_SPEAK, self.stream.read_buf(&mut first)).await {
+                Ok(Ok(1..)) => {}
+                // Nothing comes, as where the host speaks first.
+                _ => break false,
+            }
+        };
+        self.first = first.freeze();
+        is_http
     }
 
     async fn inspect(mut self, allowed: Allowed) {
@@ -107,11 +166,13 @@ impl Arrival {
         let passage = Passage { flow: &self.flow, quotas: &house.quotas, rule, name };
         let first = std::mem::take(&mut self.first);
         let end = tokio::select! {
-            end = relay(&self.stream, &far, first, &passage) => end,
+            // Before anything is carried: what waits already must not pass after the rules changed.
+            biased;
             () = house.office.revoked(&self.place, self.target.port) => {
                 reset(&self.stream);
                 End::Refused(Refusal::revoked(&self.place))
             }
+            end = relay(&self.stream, &far, first, &passage) => end,
         };
         if let End::Refused(refusal) = &end {
             house.office.refuse(&self.flow, 0, &self.target, refusal);
@@ -154,9 +215,23 @@ impl Arrival {
         let words = match self.target.via {
             Via::Connect => crate::proxy::refused(refusal, &self.target),
             Via::Socks => crate::socks::refused(refusal.socks()).to_vec(),
+            _ if self.target.port == HTTPS && self.greets().await => ACCESS_DENIED.to_vec(),
             _ => return reset(&self.stream),
         };
         say_last(self.stream, &words).await;
+    }
+}
+
+/// Whether something begins as a request of HTTP/1 does; nothing as long as that cannot be told.
+fn begins_http(first: &[u8]) -> Option<bool> {
+    /// The longest method that is looked for.
+    const LONGEST: usize = 16;
+    let method = first.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    match first.get(method) {
+        // `PRI` begins HTTP/2.
+        Some(b' ') => Some(method > 0 && !first.starts_with(b"PRI ")),
+        Some(_) => Some(false),
+        None => (method > LONGEST).then_some(false),
     }
 }
 

@@ -5,8 +5,10 @@
 //! root, capabilities, every other file, other programs, other processes, debugging, namespaces and
 //! mounts. What is in force is observed afterwards; a process that is not held does not begin.
 //!
-//! A file that is replaced by another one of the same name (`/etc/resolv.conf` on some systems) is
-//! not seen any more: what was opened to it is the file, not the name.
+//! A file that is replaced by another one of the same name (`/etc/resolv.conf` on some systems) cannot
+//! be read any more: what was opened to it is the file, not the name. That is noticed before a name is
+//! looked up, and the process leaves; the next one can read it. In the folders below it is the folder
+//! that was opened, and whatever comes into it can be read.
 
 use cowork_policy::seccomp::{Arch, Debugging, Policy, Profile};
 use cowork_sys::Errno;
@@ -25,7 +27,7 @@ const NOBODY: u32 = 65_534;
 /// Most descriptors it asks for.
 const DESCRIPTORS: u64 = 128 * 1024;
 /// The files and folders that looking up a name reads; not every system has all of them.
-const FILES: [&str; 15] = [
+const FILES: [&str; 18] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/nsswitch.conf",
@@ -40,8 +42,15 @@ const FILES: [&str; 15] = [
     "/run/systemd/resolve",
     "/run/NetworkManager",
     "/run/resolvconf",
+    "/run/netconfig",
+    "/run/connman",
+    "/run/dhcpcd",
     "/run/nscd",
 ];
+/// Those of them that decide what comes of it.
+const NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"];
+/// How many filters of system calls there are of ours.
+const OURS: u32 = 2;
 /// What everybody may read and only Landlock forbids.
 const CANARY: &str = "/etc/passwd";
 
@@ -56,14 +65,23 @@ pub fn confine() -> Result<Vec<String>, String> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(failed("forbid dumps"))?;
     let abi = raise_walls()?;
+    let before = filters_in_force(&Status::read(&status)?);
     for filter in filters()? {
         install(&filter).map_err(failed("install the filter of system calls"))?;
     }
-    observe(&status, abi)
+    observe(&Status::read(&status)?, abi, before)
 }
 
 fn failed(step: &'static str) -> impl Fn(Errno) -> String {
     move |errno| format!("cannot {step}: {errno}")
+}
+
+/// The file that looking up a name reads and that cannot be read any more, if there is one.
+pub(crate) fn unreadable() -> Option<&'static str> {
+    NAMES.into_iter().find(|path| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::open(*path, flags, Mode::empty()).is_err_and(|errno| errno == Errno::ACCESS)
+    })
 }
 
 fn limit() -> Result<(), String> {
@@ -141,7 +159,7 @@ fn abi_of(number: u32) -> ABI {
 }
 
 /// What a session's own programs may not do either, and then: no other program, no other process.
-fn filters() -> Result<[Vec<Instruction>; 2], String> {
+fn filters() -> Result<[Vec<Instruction>; OURS as usize], String> {
     let arch = Arch::native().ok_or("there is no filter of system calls for this machine")?;
     let guard = Policy::guard(Profile::Strict, Debugging::Forbidden)
         .assemble(arch)
@@ -202,16 +220,31 @@ fn alone(arch: Arch) -> Vec<Instruction> {
     code
 }
 
-/// Looks at what is in force.
-fn observe(status: &OwnedFd, abi: u32) -> Result<Vec<String>, String> {
-    let mut buffer = vec![0; 8192];
-    let read = rustix::io::pread(status, &mut buffer, 0);
-    buffer.truncate(read.map_err(failed("read the status of this process"))?);
-    let status = String::from_utf8_lossy(&buffer);
-    let line = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+/// What the kernel says about this process.
+struct Status(String);
+
+impl Status {
+    fn read(file: &OwnedFd) -> Result<Self, String> {
+        let mut buffer = vec![0; 8192];
+        let read = rustix::io::pread(file, &mut buffer, 0);
+        buffer.truncate(read.map_err(failed("read the status of this process"))?);
+        Ok(Self(String::from_utf8_lossy(&buffer).into_owned()))
+    }
+
+    fn line(&self, name: &str) -> String {
+        let value = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         value.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
-    };
+    }
+}
+
+/// How many filters of system calls there are, where the kernel counts them (Linux 5.9).
+fn filters_in_force(status: &Status) -> Option<u32> {
+    status.line("Seccomp_filters").parse().ok()
+}
+
+/// Looks at what is in force. There were `before` filters before ours.
+fn observe(status: &Status, abi: u32, before: Option<u32>) -> Result<Vec<String>, String> {
+    let line = |name| status.line(name);
     let user = rustix::process::geteuid();
     let none = "0000000000000000";
     if user.is_root() || line("CapEff") != none || line("CapPrm") != none {
@@ -226,6 +259,13 @@ fn observe(status: &OwnedFd, abi: u32) -> Result<Vec<String>, String> {
     }
     if cowork_sys::identity::probe_add_key() != Errno::PERM {
         return Err("the filter of system calls lets a forbidden call pass".into());
+    }
+    let probes = [cowork_sys::identity::probe_exec(), cowork_sys::identity::probe_fork()];
+    if probes != [Errno::PERM; 2] {
+        return Err("the filter of system calls lets programs or processes start".into());
+    }
+    if before.map(|before| before + OURS) != filters_in_force(status) {
+        return Err("not all filters of system calls are in force".into());
     }
     Ok(vec![
         format!("user {}, no capabilities, no new privileges", user.as_raw()),

@@ -6,10 +6,12 @@
 //! the address is the parent's.
 
 use crate::house::House;
+use crate::lookup::look_up;
 use crate::office::{Allowed, Refusal};
 use cowork_api::egress::Begin;
 use cowork_policy::egress::address::{Forbidden, judge, judge_without_rule};
 use cowork_policy::egress::{Outcome, Place};
+use rustix::net::sockopt::set_tcp_congestion;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
@@ -64,15 +66,23 @@ impl Dialer {
         let parent = begin.parent.as_ref().map(|parent| ParentProxy::new(parent, &begin.roots));
         Ok(Self { parent: parent.transpose()? })
     }
+
+    /// The parent that a port of a place is reached through.
+    fn parent(&self, place: &Place, port: u16) -> Option<&ParentProxy> {
+        self.parent.as_ref().filter(|parent| parent.serves(place, port))
+    }
+
+    /// The parent that is sent plain requests to a port of a place, one by one.
+    pub(crate) fn forwarder(&self, place: &Place, port: u16) -> Option<&ParentProxy> {
+        self.parent(place, port).filter(|parent| parent.forwards())
+    }
 }
 
 /// Reaches what was allowed.
 pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> {
     let place = allowed.place();
     let reach = async {
-        if let Some(parent) = &house.dialer.parent
-            && parent.serves(place, allowed.port())
-        {
+        if let Some(parent) = house.dialer.parent(place, allowed.port()) {
             if let Place::Address(address) = place {
                 judged(house, allowed, *address)?;
             }
@@ -85,10 +95,26 @@ pub async fn dial(house: &House, allowed: &Allowed) -> Result<Dialled, Refusal> 
         dialled.reached.dns = dns;
         Ok(dialled)
     };
-    match timeout(TIME_TO_CONNECT, reach).await {
-        Ok(result) => result,
-        Err(_elapsed) => Err(timed_out(place)),
+    in_time(place, reach).await
+}
+
+/// Reaches the parent that is sent the plain requests to what was allowed.
+pub(crate) async fn dial_parent(
+    house: &House,
+    allowed: &Allowed,
+    parent: &ParentProxy,
+) -> Result<Dialled, Refusal> {
+    if let Place::Address(address) = allowed.place() {
+        judged(house, allowed, *address)?;
     }
+    in_time(allowed.place(), parent.open()).await
+}
+
+async fn in_time(
+    place: &Place,
+    reach: impl Future<Output = Result<Dialled, Refusal>>,
+) -> Result<Dialled, Refusal> {
+    timeout(TIME_TO_CONNECT, reach).await.unwrap_or_else(|_elapsed| Err(timed_out(place)))
 }
 
 /// The addresses that may be dialled for what was allowed.
@@ -103,11 +129,7 @@ async fn addresses(house: &House, allowed: &Allowed) -> Result<Vec<SocketAddr>, 
             Ok(vec![(*address, port).into()])
         }
         Place::Name(name) => {
-            let found = tokio::net::lookup_host((name.as_str(), port)).await;
-            let found: Vec<SocketAddr> = match found {
-                Ok(found) => found.collect(),
-                Err(error) => return Err(no_such_name(allowed.place(), &error)),
-            };
+            let found = look_up(allowed.place(), name.as_str(), port).await?;
             survivors(house, allowed, found)
         }
     }
@@ -214,6 +236,10 @@ pub(crate) async fn connect(place: &Place, addresses: Vec<SocketAddr>) -> Result
             Some(Ok((address, Ok(stream)))) => {
                 cowork_sys::ignore(stream.set_nodelay(true));
                 let address = address.ip().to_canonical();
+                if address.is_loopback() {
+                    // Nothing is lost on the way, so it need not be paced, as the host may want it.
+                    cowork_sys::ignore(set_tcp_congestion(&stream, "reno"));
+                }
                 let reached = Reached { address, dns: None, connect: ms_since(began) };
                 return Ok(Dialled { stream, reached });
             }

@@ -26,8 +26,10 @@ pub mod house;
 pub mod http;
 mod ledger;
 pub mod line;
+mod lookup;
 pub mod names;
 pub mod office;
+
 mod parent;
 pub mod prefixed;
 mod proxy;

@@ -4,12 +4,13 @@
 //! session, and of this process.
 
 use crate::capture::{Door, serve};
-use crate::confine::confine;
+use crate::confine::{confine, unreadable};
 use crate::dns::Answerer;
 use crate::errand;
 use crate::house::House;
+use crate::lookup::{LOOKUPS, blind};
 use crate::publish::Published;
-use cowork_api::egress::{Begin, Errand, FromEgress, Socket, ToEgress};
+use cowork_api::egress::{Begin, Errand, FromEgress, Socket, Target, ToEgress, What};
 use cowork_sandbox::channel::{Channel, Peer};
 use cowork_sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,9 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-
-/// Most threads that look names up at a time.
-const LOOKUPS: usize = 16;
 
 /// A channel as `AsyncFd` wants it.
 struct Held(Channel);
@@ -52,7 +50,10 @@ pub fn run(line: OwnedFd) -> Result<(), String> {
         .build()
         .map_err(|error| format!("cannot wait for events: {error}"))?;
     let ended = match work {
-        Work::Session(ready) => runtime.block_on(converse(channel, house, *ready)),
+        // As a task of its own: to wake the one that a runtime was started with takes a system call.
+        Work::Session(ready) => runtime
+            .block_on(async { tokio::spawn(converse(channel, house, *ready)).await })
+            .unwrap_or_else(|error| Err(io::Error::other(error))),
         Work::Errand(errand) => {
             let returned = FromEgress::Returned(runtime.block_on(errand::run(&house, *errand)));
             channel.send(&cowork_api::encode(&returned), &[]).map_err(Into::into)
@@ -103,14 +104,29 @@ async fn converse(channel: Channel, house: Arc<House>, ready: FromEgress) -> io:
         ended = tell(&line, &house) => ended,
         ended = clerk.hear(&line) => ended,
         () = tidy_up(&house) => Ok(()),
+        () = blind() => {
+            house.office.record(0, 0, replaced());
+            Ok(())
+        }
     };
     // What is recorded is told before it leaves, if anybody listens still.
     cowork_sys::ignore(tokio::time::timeout(FAREWELL, tell_the_rest(&line, &house)).await);
     ended
 }
 
+/// What is noticed where a file of the name look-up was replaced.
+fn replaced() -> What {
+    let file = unreadable().unwrap_or("/etc/resolv.conf");
+    let sentence = format!(
+        "{file} was replaced, and its successor cannot be read by a process that is confined already: \
+         another one takes over, and connections that were open are cut"
+    );
+    What::Noticed { target: Target::default(), code: "resolver-replaced".into(), sentence }
+}
+
 async fn tell_the_rest(line: &AsyncFd<Held>, house: &House) -> io::Result<()> {
-    while let Some(message) = house.office.unsaid() {
+    let unsaid = || house.quotas.unsaid().map(FromEgress::Spent).or_else(|| house.office.unsaid());
+    while let Some(message) = unsaid() {
         let message = cowork_api::encode(&message);
         let send = |held: &Held| held.0.try_send(&message, &[]).map_err(Into::into);
         line.async_io(Interest::WRITABLE, send).await?;
@@ -148,7 +164,12 @@ fn watched(held: Held) -> io::Result<AsyncFd<Held>> {
 /// Tells the daemon what there is to tell, as fast as it listens.
 async fn tell(line: &AsyncFd<Held>, house: &House) -> io::Result<()> {
     loop {
-        let message = cowork_api::encode(&house.office.news().await);
+        let message = tokio::select! {
+            biased;
+            spent = house.quotas.news() => FromEgress::Spent(spent),
+            message = house.office.news() => message,
+        };
+        let message = cowork_api::encode(&message);
         let send = |held: &Held| held.0.try_send(&message, &[]).map_err(Into::into);
         match line.async_io(Interest::WRITABLE, send).await {
             Ok(()) => {}
@@ -207,7 +228,11 @@ impl Clerk {
             }
             ToEgress::Answer { ask, answer } => office.answer(ask, &answer),
             ToEgress::Acknowledge { upto } => office.acknowledge(upto),
-            ToEgress::Greet => office.greet(),
+            ToEgress::Greet => {
+                office.greet();
+                self.house.quotas.tell_all();
+            }
+            ToEgress::Spent(spent) => self.house.quotas.restore(spent),
             ToEgress::Flows { number } => office.list(number),
             ToEgress::Publish { number, inside, outside } => {
                 let outside = self.published.publish(&self.house, inside, outside).await;
@@ -239,6 +264,8 @@ impl Clerk {
                 self.published.add(handle);
                 return Ok(());
             }
+            // That is for the daemon.
+            Socket::Callers => return Ok(()),
             Socket::Diagnostics => {
                 house.registrar.appoint(handle);
                 return Ok(());

@@ -11,6 +11,8 @@ use cowork_api::egress::{
 };
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment};
 use std::collections::BTreeMap;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -173,11 +175,15 @@ impl Office {
     /// Requests that are under way are ended by themselves; a tunnel would never be.
     pub async fn revoked(&self, place: &Place, port: u16) {
         let mut renewed = self.renewed.subscribe();
-        while renewed.changed().await.is_ok() {
+        // Rules may have changed since it was decided: a host can take long to be reached.
+        loop {
             let rules = self.rules();
             let passes =
                 matches!(rules.connection(place, port).outcome, Outcome::Allow | Outcome::Ask);
             if !passes || rules.treatment(place, port) != Treatment::Tunnel {
+                return;
+            }
+            if renewed.changed().await.is_err() {
                 return;
             }
         }
@@ -217,7 +223,18 @@ impl Office {
         target: &Target,
         place: &Place,
     ) -> Result<Allowed, Refusal> {
-        self.decide(flow, 0, target, place).await
+        self.connection_for(flow, target, place, pending()).await
+    }
+
+    /// The same for somebody who waits for the user until `impatience` is there, and no longer.
+    pub(crate) async fn connection_for(
+        &self,
+        flow: &Flow,
+        target: &Target,
+        place: &Place,
+        impatience: impl Future<Output = ()>,
+    ) -> Result<Allowed, Refusal> {
+        self.decide((flow, 0), target, place, impatience).await
     }
 
     /// Decides about a request: `target` has its method and path. Waits for the user where rules say
@@ -229,17 +246,18 @@ impl Office {
         target: &Target,
         place: &Place,
     ) -> Result<Allowed, Refusal> {
-        self.decide(flow, number, target, place).await
+        self.decide((flow, number), target, place, pending()).await
     }
 
     /// Decides about the request `number` of a flow; 0 is the connection itself.
     async fn decide(
         &self,
-        flow: &Flow,
-        number: u32,
+        (flow, number): (&Flow, u32),
         target: &Target,
         place: &Place,
+        impatience: impl Future<Output = ()>,
     ) -> Result<Allowed, Refusal> {
+        let mut impatience = pin!(impatience);
         let mut shown = target.clone();
         shorten_target(&mut shown);
         flow.state().target.clone_from(&shown);
@@ -272,7 +290,7 @@ impl Office {
                     drop(rules);
                     let began = Instant::now();
                     flow.state().waits = Waits::ForTheUser;
-                    answer = Some(self.ask(&shown).await);
+                    answer = Some(self.ask(&shown, impatience.as_mut()).await);
                     flow.state().waits = Waits::No;
                     held = began.elapsed();
                     continue;
@@ -354,14 +372,23 @@ impl Office {
     }
 
     /// Puts a question to the user and waits. Withdrawn if the one who waits goes away.
-    async fn ask(&self, target: &Target) -> Result<Answer, Refusal> {
+    async fn ask(
+        &self,
+        target: &Target,
+        impatience: impl Future<Output = ()>,
+    ) -> Result<Answer, Refusal> {
         let (sender, answer) = oneshot::channel();
         let number = match self.question(target, sender)? {
             Question::Waits(number) => number,
             Question::Answered(answer) => return Ok(answer),
         };
         let leaves = Leaves { office: self, number };
-        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, answer).await {
+        let answered = tokio::select! {
+            biased;
+            answered = tokio::time::timeout(PATIENCE, answer) => answered.ok(),
+            () = impatience => None,
+        };
+        if let Some(Ok(answer)) = answered {
             return Ok(answer);
         }
         if let Some(waiting) = lock(&self.desk).waiting.get_mut(&number) {

@@ -40,7 +40,7 @@ impl Refusal {
             Outcome::OtherPort => (
                 "port",
                 format!("{place} may be reached, but not on port {port}"),
-                format!("the user can allow it: `cowork allow SESSION {place}:{port}`"),
+                format!("the user can allow it: `cowork allow SESSION {}`", place.with_port(port)),
             ),
             Outcome::OtherRequest => (
                 "request",
@@ -50,7 +50,7 @@ impl Refusal {
             Outcome::Allow | Outcome::Ask | Outcome::NoRule => (
                 "no-rule",
                 format!("no rule allows {place}"),
-                format!("the user can allow it: `cowork allow SESSION {place}`"),
+                format!("the user can allow it: `cowork allow SESSION {}`", place.in_rule(port)),
             ),
         };
         Self { code, sentence, hint, rule: rule.map(|rule| rule.name.clone()) }
@@ -88,11 +88,8 @@ impl Refusal {
     /// What nobody can be asked about.
     pub(crate) fn nobody(place: &Place, port: u16) -> Self {
         let sentence = format!("no rule allows {place}, and nobody is there to be asked");
-        let place = match port {
-            80 | 443 => place.to_string(),
-            port => format!("{place}:{port}"),
-        };
-        let hint = format!("trying again changes nothing; `cowork allow SESSION {place}` does");
+        let rule = place.in_rule(port);
+        let hint = format!("trying again changes nothing; `cowork allow SESSION {rule}` does");
         Self::new("nobody-to-ask", sentence, hint)
     }
 
@@ -122,7 +119,8 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self.code {
             "bad-host" | "bad-request" => 400,
-            "no-such-name" | "unreachable" | "refused-by-host" | "parent" => 502,
+            "no-such-name" | "too-many-lookups" | "unreachable" | "refused-by-host" | "parent"
+            | "parent-connect" => 502,
             "timed-out" => 504,
             "quota-requests" | "quota-connections" | "quota-upload" => 429,
             _ => 403,
@@ -132,8 +130,8 @@ impl Refusal {
     /// The code of a SOCKS answer that says so (RFC 1928 §6).
     pub(crate) fn socks(&self) -> u8 {
         match self.code {
-            "bad-host" | "parent" => 1,
-            "no-such-name" | "timed-out" => 4,
+            "bad-host" | "parent" | "parent-connect" => 1,
+            "no-such-name" | "too-many-lookups" | "timed-out" => 4,
             "unreachable" => 3,
             "refused-by-host" => 5,
             _ => 2,

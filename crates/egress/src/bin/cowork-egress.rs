@@ -1,6 +1,6 @@
 //! The program `cowork-egress`: the way out of one session.
 //!
-//! Not started by hand: the daemon starts it with one end of a socket as standard input.
+//! Not started by hand: the keeper's starter starts it with one end of a socket as standard input.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Decodes bodies that a host compressed.
+//! Decodes bodies that a host compressed, and those of requests that a secret may have to go into.
 //!
 //! Deliberately absent: `br` and `zstd`. Their windows take up to 16 MiB and more for each answer,
 //! for as long as it flows, and who asks for them nicely gets `gzip`: requests whose answers are looked
@@ -142,6 +142,20 @@ impl Decoder {
             }
         }
         Ok(out.into())
+    }
+
+    /// Decodes the whole of something; nothing if it cannot be, or if more than `most` bytes come out.
+    pub(super) fn whole(mut self, bytes: &[u8], most: u64) -> Option<Bytes> {
+        let mut out = Vec::new();
+        let fits = |out: &Vec<u8>| u64::try_from(out.len()).is_ok_and(|length| length <= most);
+        for piece in bytes.chunks(PIECE) {
+            out.extend_from_slice(&self.push(piece).ok()?);
+            if !fits(&out) {
+                return None;
+            }
+        }
+        out.extend_from_slice(&self.finish().ok()?);
+        fits(&out).then(|| out.into())
     }
 
     /// There are no more bytes. What ends too early is an error.

@@ -143,7 +143,7 @@ fn same(authority: &Authority, place: &Place, port: u16) -> Result<(), Refusal> 
 }
 
 /// The host and port, as a request writes them.
-fn written(place: &Place, port: u16, channel: Channel) -> String {
+pub(super) fn written(place: &Place, port: u16, channel: Channel) -> String {
     let host = match place {
         Place::Address(std::net::IpAddr::V6(address)) => format!("[{address}]"),
         _ => place.to_string(),

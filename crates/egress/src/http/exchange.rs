@@ -3,7 +3,7 @@
 use super::account::{Account, Manner};
 use super::body::{Body, Down, Fault, Reading, Signing, Up, drain, full, scrub_headers};
 use super::credentials::{self, Applied, Draft};
-use super::decode::{Coding, Decoder, coding_of};
+use super::decode::{Coding, Decoder, coding, coding_of};
 use super::draft::{Outgoing, Wanted, describe, read};
 use super::headers;
 use super::refuse::{answer, refusal};
@@ -130,7 +130,11 @@ async fn decide(
     let line_length = draft.path.len() + draft.query.as_ref().map_or(0, String::len);
     let weight = headers::weight(&draft.headers) + u64::try_from(line_length).unwrap_or(u64::MAX);
     let target = &wanted.target;
-    let allowed = office.request(&line.flow, number, target, &wanted.place).await;
+    let allowed = office.request(&line.flow, number, target, &wanted.place);
+    let Some(allowed) = line.unless_it_leaves(allowed).await else {
+        let sentence = "the client ended its side, and nobody is asked for it any more";
+        return Err(refusal("left", sentence, "keep the connection open while the user is asked"));
+    };
     let allowed = allowed.map_err(|refusal| explained(refusal, &draft.path))?;
     let more = |refusal: Refusal| {
         let rule = allowed.rule().map(|rule| rule.name.clone());
@@ -248,7 +252,10 @@ impl Ready {
     async fn deliver(&mut self, line: &Line, body: Body) -> Result<Response<Incoming>, Refusal> {
         let mut body = body;
         let offer = line.offer;
-        let key = Key::new(&self.allowed, line.channel, offer);
+        let mut key = Key::new(&self.allowed, line.channel, offer);
+        if self.outgoing.upgrade.is_some() {
+            key = key.for_upgrade();
+        }
         for _ in 0..TRIES {
             let mut upstream = match self.upstream(line, &key).await {
                 Ok(upstream) => upstream,
@@ -261,6 +268,11 @@ impl Ready {
             let spare = self.spare(&body);
             let request = self.outgoing.write(upstream.version(), body)?;
             match upstream.send(request).await {
+                Ok(response) if upstream.is_shut(&response) => {
+                    let parent =
+                        line.house.dialer.forwarder(self.allowed.place(), self.allowed.port());
+                    return parent.map_or(Ok(response), |parent| Err(parent.is_shut()));
+                }
                 Ok(response) => {
                     upstream.give_back(&line.house, key);
                     return Ok(response);
@@ -306,7 +318,7 @@ impl Ready {
         };
         let made = match made {
             Some(result) => result?,
-            None => connect(&line.house, &self.allowed, line.channel, line.offer).await?,
+            None => connect(&line.house, &self.allowed, key).await?,
         };
         if let Some(shared) = made.share() {
             pool.put(&line.house, key.clone(), shared);
@@ -329,29 +341,36 @@ impl Ready {
             return Ok(self.swapped(bytes));
         }
         let small = length.is_some_and(|length| (1..=MAX_SWAPPED).contains(&length));
-        if small && self.applied.body.is_some() && self.is_plain() {
+        if small && self.applied.body.is_some() && self.is_legible() {
             let bytes = self.gather(body, MAX_SWAPPED).await?;
             return Ok(self.swapped(bytes));
         }
         Ok(Up::new(body, &self.account, self.applied.trailers).boxed_unsync())
     }
 
-    /// Whether the body is not compressed.
-    fn is_plain(&self) -> bool {
-        !self.outgoing.parts.headers.contains_key(CONTENT_ENCODING)
+    /// Whether the body can be read.
+    fn is_legible(&self) -> bool {
+        !matches!(coding(&self.outgoing.parts.headers), Coding::Other)
     }
 
-    /// A body that was gathered, with its secrets where they belong there.
+    /// A body that was gathered, with its secrets where they belong there. One that was compressed is
+    /// sent as it is if it has no place for any, and otherwise without being compressed.
     fn swapped(&mut self, bytes: Bytes) -> Body {
         let small = u64::try_from(bytes.len()).is_ok_and(|size| (1..=MAX_SWAPPED).contains(&size));
-        let swap = self.applied.body.take().filter(|_| small && self.is_plain());
-        let Some(mut swap) = swap else { return full(bytes) };
-        let swapped = swap.whole(&bytes).unwrap_or(bytes);
+        let swap = self.applied.body.take().filter(|_| small);
+        let headers = &mut self.outgoing.parts.headers;
+        let plain = match coding(headers) {
+            Coding::Identity => Some(bytes.clone()),
+            Coding::Known(decoder) if swap.is_some() => decoder.whole(&bytes, MAX_SWAPPED),
+            Coding::Known(_) | Coding::Other => None,
+        };
+        let (Some(mut swap), Some(plain)) = (swap, plain) else { return full(bytes) };
+        let Some(swapped) = swap.whole(&plain) else { return full(bytes) };
         if let Some(verdict) = &mut self.verdict {
             swap.found().for_each(|name| verdict.add(name));
         }
-        let length = HeaderValue::from(swapped.len());
-        self.outgoing.parts.headers.insert(CONTENT_LENGTH, length);
+        headers.remove(CONTENT_ENCODING);
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(swapped.len()));
         full(swapped)
     }
 

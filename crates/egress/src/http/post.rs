@@ -3,7 +3,7 @@
 use super::body::full;
 use super::credentials::Channel;
 use super::refuse::refusal;
-use super::upstream::{Offer, Unsent, broken, connect};
+use super::upstream::{Key, Offer, Unsent, broken, connect};
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use cowork_api::egress::{Errand, Hidden, Returned};
@@ -38,7 +38,8 @@ pub(crate) async fn post(
         .header(USER_AGENT, concat!("cowork/", env!("CARGO_PKG_VERSION")))
         .body(full(body.clone()))
         .map_err(|_cause| refusal("malformed", "the request cannot be written", ""))?;
-    let mut upstream = connect(house, allowed, Channel::Verified, Offer::One).await?;
+    let mut upstream =
+        connect(house, allowed, &Key::new(allowed, Channel::Verified, Offer::One)).await?;
     let response = upstream.send(request).await.map_err(|unsent| match unsent {
         Unsent::Again(_) => refusal("upstream", format!("{place} broke off"), "try again later"),
         Unsent::Stale(error) | Unsent::Failed(error) => broken(place, &error),

@@ -11,14 +11,17 @@ use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use crate::prefixed::Prefixed;
 use bytes::BytesMut;
-use cowork_api::egress::{Ended, HOST_NAME, SOMEBODY, Target, Timings, What};
+use cowork_api::egress::{Ended, SOMEBODY, Target, Timings, What};
 use cowork_policy::egress::Place;
 use http_body_util::BodyExt as _;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustls::AlertDescription;
 use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +43,8 @@ const TIME_TO_TURN_AWAY: Duration = Duration::from_secs(2);
 const MAX_TURNED_AWAY: u64 = 64 * 1024;
 /// Longest that a client may take for each half of its greeting.
 const TIME_TO_GREET: Duration = Duration::from_secs(10);
+/// How often it is looked whether a client that waits for a person is still there.
+const LOOK_WHETHER_IT_LEFT: Duration = Duration::from_millis(100);
 /// How often a connection of HTTP/2 is looked at: one without a request is let go after a time.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Longest that a client waits in its greeting for the host: clients give up after ten seconds.
@@ -66,6 +71,8 @@ pub(super) struct Line {
     pub(super) offer: Offer,
     /// The connection to its host that was begun with it.
     early: Mutex<Option<(Key, Early)>>,
+    /// The client's end once more, to see whether it is still there.
+    ear: Option<OwnedFd>,
     /// Its place among the connections of the session.
     room: Option<Arc<places::Place>>,
 }
@@ -105,7 +112,35 @@ impl Line {
         place: Option<Place>,
     ) -> Self {
         let (channel, offer) = (Channel::Plain, Offer::One);
-        Self { house, flow, base, place, channel, offer, early: Mutex::default(), room: None }
+        let early = Mutex::default();
+        Self { house, flow, base, place, channel, offer, early, ear: None, room: None }
+    }
+
+    /// Does something for as long as the client may want it: one that has ended its side, and waits
+    /// for a person, is as good as gone. Nothing comes of it then.
+    pub(super) async fn unless_it_leaves<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            // It waits.
+            () = std::future::ready(()) => {}
+        }
+        let has_left = || self.ear.as_ref().is_some_and(has_left);
+        let leaves = async {
+            loop {
+                tokio::time::sleep(LOOK_WHETHER_IT_LEFT).await;
+                if has_left() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            // An answer that comes just after it has left is not for it.
+            done = work => (!has_left()).then_some(done),
+            () = leaves => None,
+        }
     }
 
     /// The connection that was begun early, if it was not taken yet and serves for `wanted`. One
@@ -147,6 +182,14 @@ impl Line {
         let what = What::Noticed { target: self.base.clone(), code: code.to_owned(), sentence };
         self.house.office.record(self.flow.number, 0, what);
     }
+}
+
+/// Whether whoever is at the other end sends nothing more.
+fn has_left(ear: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(ear, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    cowork_sys::ignore(poll(&mut watched, Some(&now)));
+    watched.iter().any(|socket| !socket.revents().is_empty())
 }
 
 /// Records the end of a connection. Its bytes are in the records of its requests.
@@ -205,6 +248,7 @@ pub(super) async fn inspect(
         line.flow.ends("refused: too-many-connections");
         return turn_away(stream, &line.base, &refusal).await;
     }
+    line.ear = stream.get_ref().as_fd().try_clone_to_owned().ok();
     match beginning {
         Beginning::Nothing => {}
         Beginning::One => one(stream, Arc::new(line)).await,
@@ -220,6 +264,7 @@ pub(super) async fn forward(mut line: Line, stream: Prefixed<TcpStream>) {
     if let Err(refusal) = line.admit().await {
         return turn_away(stream, &line.base, &refusal).await;
     }
+    line.ear = stream.get_ref().as_fd().try_clone_to_owned().ok();
     one(stream, Arc::new(line)).await;
 }
 
@@ -355,7 +400,9 @@ fn untrusted(line: &Line, error: &io::Error, allowed: Option<&Allowed>) {
     ) {
         let host = &line.base.host;
         let refuses = format!("{SOMEBODY} does not trust the session's authority ({alert:?})");
-        let allow = format!("cowork allow {} {}", line.house.office.session(), written(&line.base));
+        let rule = line.place.as_ref().map(|place| place.in_rule(line.base.port));
+        let rule = rule.unwrap_or_else(|| host.clone());
+        let allow = format!("cowork allow {} {rule}", line.house.office.session());
         let sentence = match allowed {
             Some(_) => format!(
                 "{refuses}; if it cannot be made to, let it speak to {host} itself: \
@@ -369,16 +416,6 @@ fn untrusted(line: &Line, error: &io::Error, allowed: Option<&Allowed>) {
     }
 }
 
-/// A host as a rule names it.
-fn written(target: &Target) -> String {
-    let host = if target.host == HOST_NAME { "host" } else { target.host.as_str() };
-    match target.port {
-        80 | 443 => host.to_owned(),
-        port if host.contains(':') => format!("[{host}]:{port}"),
-        port => format!("{host}:{port}"),
-    }
-}
-
 /// What the host speaks, of what the client does. A connection to it is made if none is at hand, and
 /// serves the first request.
 async fn mirror(line: &Line, allowed: &Allowed) -> Version {
@@ -388,8 +425,8 @@ async fn mirror(line: &Line, allowed: &Allowed) -> Version {
         return version;
     }
     let (house, allowed) = (Arc::clone(&line.house), allowed.clone());
-    let (channel, offer) = (line.channel, line.offer);
-    let connecting = async move { connect(&house, &allowed, channel, offer).await };
+    let wanted = key.clone();
+    let connecting = async move { connect(&house, &allowed, &wanted).await };
     let mut connecting = Connecting(tokio::spawn(connecting));
     let (early, version) = match timeout(TIME_TO_MIRROR, &mut connecting.0).await {
         Ok(Ok(Ok(upstream))) => {
@@ -435,6 +472,8 @@ where
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(TIME_FOR_HEAD)
+        // A client may end its side with its last request, and wait for the answer.
+        .half_close(true)
         .max_buf_size(MAX_BUFFER)
         .max_header_size(MAX_BUFFER)
         .preserve_header_case(true)

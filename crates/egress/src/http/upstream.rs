@@ -5,13 +5,16 @@
 
 use super::body::Body;
 use super::credentials::Channel;
+use super::draft::written;
 use super::refuse::refusal;
-use crate::dial::{Reached, dial, ms_since};
+use crate::dial::{Reached, dial, dial_parent, ms_since};
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
 use cowork_api::egress::{Connection, Spoken, Timings};
 use cowork_policy::egress::Place;
-use http::{Request, Response};
+use http::header::{HeaderValue, PROXY_AUTHORIZATION};
+use http::uri::{Scheme, Uri};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -55,12 +58,23 @@ pub(super) enum Offer {
     Two,
 }
 
+/// How a host is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Way {
+    /// Over TLS that proves its name.
+    Verified,
+    /// Plainly.
+    Plain,
+    /// Plainly, for requests of HTTP/1.1 that another host, a parent, can carry on.
+    Requests,
+}
+
 /// Which connections serve for the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     place: Place,
     port: u16,
-    verified: bool,
+    way: Way,
     offer: Offer,
     generation: u64,
     /// Where the name may lead to, beside public addresses.
@@ -76,10 +90,20 @@ impl Key {
             networks: networks.map(|networks| format!("{networks:?}")).unwrap_or_default(),
             place: allowed.place().clone(),
             port: allowed.port(),
-            verified: channel == Channel::Verified,
+            way: match (channel, offer) {
+                (Channel::Verified, _) => Way::Verified,
+                (Channel::Plain, Offer::One) => Way::Requests,
+                (Channel::Plain, Offer::Two) => Way::Plain,
+            },
             offer,
             generation: allowed.generation(),
         }
+    }
+
+    /// For a request that goes over to another protocol: parents that are sent requests do not.
+    pub(super) fn for_upgrade(self) -> Self {
+        let way = if self.way == Way::Requests { Way::Plain } else { self.way };
+        Self { way, ..self }
     }
 }
 
@@ -102,6 +126,31 @@ struct Made {
     tls: Option<u32>,
     alpn: Option<String>,
     certificate: Option<[u8; 32]>,
+    /// It leads to a parent, which is sent whole URLs.
+    parent: Option<Introduction>,
+}
+
+/// What a parent is told with each request.
+#[derive(Debug)]
+struct Introduction {
+    /// The host and port that were decided about, whatever the request says of them.
+    authority: String,
+    /// Who comes.
+    who: Option<HeaderValue>,
+}
+
+impl Introduction {
+    /// Writes a request for a parent: with the whole URL, and with who comes.
+    fn write(&self, request: &mut Request<Body>) {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let whole = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.as_str());
+        if let Ok(whole) = whole.path_and_query(path).build() {
+            *request.uri_mut() = whole;
+        }
+        if let Some(value) = &self.who {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, value.clone());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -174,18 +223,30 @@ impl Upstream {
     /// Sends a request.
     pub(super) async fn send(
         &mut self,
-        request: Request<Body>,
+        mut request: Request<Body>,
     ) -> Result<Response<Incoming>, Unsent> {
         self.uses += 1;
+        if let Some(introduction) = &self.made.parent {
+            introduction.write(&mut request);
+        }
         let result = match &mut self.sender {
             Sender::One(sender) => sender.try_send_request(request).await,
             Sender::Two(sender) => sender.try_send_request(request).await,
         };
         result.map_err(|mut error| match error.take_message() {
-            Some(request) => Unsent::Again(Box::new(request)),
+            Some(mut request) => {
+                request.headers_mut().remove(PROXY_AUTHORIZATION);
+                Unsent::Again(Box::new(request))
+            }
             None if self.uses > 1 => Unsent::Stale(error.into_error()),
             None => Unsent::Failed(error.into_error()),
         })
+    }
+
+    /// Whether an answer is not the host's: the parent wants to know who comes.
+    pub(super) fn is_shut(&self, response: &Response<Incoming>) -> bool {
+        let status = response.status();
+        self.made.parent.is_some() && status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
     }
 
     /// Gives the connection back, as soon as it is free.
@@ -304,15 +365,22 @@ async fn sweep(house: std::sync::Weak<House>) {
 pub(super) async fn connect(
     house: &Arc<House>,
     allowed: &Allowed,
-    channel: Channel,
-    offer: Offer,
+    key: &Key,
 ) -> Result<Upstream, Refusal> {
     let at = Instant::now();
-    let dialled = dial(house, allowed).await?;
+    let (place, offer) = (allowed.place(), key.offer);
+    let parent = house.dialer.forwarder(place, allowed.port()).filter(|_| key.way == Way::Requests);
+    let dialled = match parent {
+        Some(parent) => dial_parent(house, allowed, parent).await?,
+        None => dial(house, allowed).await?,
+    };
     let reached = dialled.reached;
-    let mut made = Made { at, reached, tls: None, alpn: None, certificate: None };
-    let place = allowed.place();
-    if channel == Channel::Plain {
+    let parent = parent.map(|parent| Introduction {
+        authority: written(place, allowed.port(), Channel::Plain),
+        who: parent.authorization(),
+    });
+    let mut made = Made { at, reached, tls: None, alpn: None, certificate: None, parent };
+    if key.way != Way::Verified {
         let version = if offer == Offer::Two { Version::Two } else { Version::One };
         let sender = shake(dialled.stream, version).await.map_err(|error| broken(place, &error))?;
         return Ok(Upstream { sender, uses: 0, made: Arc::new(made) });

@@ -2,17 +2,17 @@
 
 use crate::dns::address;
 use crate::session::{LOOPBACK, PATIENCE, Session, allow_loopback, echo, expect_echo, rule, rules};
-use cowork_api::egress::{Action, FromEgress, Host, Ports, Socket, ToEgress};
+use cowork_api::egress::{Action, Answer, FromEgress, Host, Ports, Socket, ToEgress};
 use hickory_proto::rr::RecordType;
 use rustix::fd::AsFd;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A network of its own, with the routes that a session has.
-struct Network {
+pub(crate) struct Network {
     holder: Child,
 }
 
@@ -24,7 +24,7 @@ impl Drop for Network {
 }
 
 impl Network {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let prepare = "ip link set lo up && ip route add local 198.18.0.0/15 dev lo && \
                        ip -6 route add local fd63:6f77:6f72:6b00::/96 dev lo && echo && exec cat";
         let mut holder = Command::new("unshare")
@@ -39,7 +39,7 @@ impl Network {
     }
 
     /// Does something in it; what it opens stays in it.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/proc/{}/ns/net", self.holder.id());
         let enter = || {
             let namespace = std::fs::File::open(path).unwrap();
@@ -56,7 +56,7 @@ impl Network {
     }
 
     /// Hands over a listener on a port of every address.
-    fn listen(&self, session: &Session, port: u16) {
+    pub(crate) fn listen(&self, session: &Session, port: u16) {
         let listener = self.within(|| TcpListener::bind(("::", port)).unwrap());
         session.hand_over(&[(Socket::Port(port), listener.as_fd())]);
     }
@@ -113,6 +113,38 @@ fn a_captured_connection_waits_for_the_user_and_is_withdrawn_when_it_leaves() {
         _ => None,
     });
     assert_eq!(open, 0);
+}
+
+#[test]
+fn a_greeting_does_not_wait_for_the_user_until_its_program_gives_up() {
+    let (port, other) = (echo(), echo());
+    let session = Session::start(rules([rule(Action::Ask, Host::Loopback, Ports::All)]));
+    let network = Network::new();
+    network.listen(&session, port);
+    network.listen(&session, other);
+    let address = address(&session, &format!("{LOOPBACK}."), RecordType::A).unwrap();
+    let mut silent = network.connect(address, other).unwrap();
+    let mut greeting = network.connect(address, port).unwrap();
+    greeting.write_all(b"\x16\x03\x01").unwrap();
+    let began = Instant::now();
+    assert!(is_reset(&mut greeting));
+    let waited = began.elapsed();
+    assert!((Duration::from_secs(7)..Duration::from_millis(9500)).contains(&waited), "{waited:?}");
+    assert_eq!(session.decided(LOOPBACK).code, "unanswered");
+    // The question stands, and its answer serves the next try, which does not wait.
+    assert_eq!(session.count(|message| matches!(message, FromEgress::Withdraw { .. })), 0);
+    let ask = session.wait(|message| match message {
+        FromEgress::Ask(ask) if ask.target.port == port => Some(ask.ask),
+        _ => None,
+    });
+    session.send(&ToEgress::Answer { ask, answer: Answer::Allow });
+    expect_echo(&mut network.connect(address, port).unwrap(), b"hello");
+    assert_eq!(session.count(|message| matches!(message, FromEgress::Ask(_))), 2);
+    // Whoever says nothing waits on, as programs do to which the server speaks first.
+    std::thread::sleep(Duration::from_secs(1));
+    silent.set_nonblocking(true).unwrap();
+    let waits = silent.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

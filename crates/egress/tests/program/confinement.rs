@@ -21,6 +21,11 @@ fn the_process_is_held_whoever_starts_it() {
         assert_eq!(session.status("CapPrm"), "0000000000000000");
         assert_eq!(session.status("NoNewPrivs"), "1");
         assert_eq!(session.status("Seccomp"), "2");
+        // One that no program of a session passes either, and one against programs and processes.
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")).unwrap();
+        let filters: u32 = session.status("Seccomp_filters").parse().unwrap();
+        assert_eq!(filters, own.trim().parse::<u32>().unwrap() + 2);
         assert_eq!(session.confinement.len(), 4, "{:?}", session.confinement);
         // It is not dumpable: its own files in /proc are root's.
         let file = std::fs::metadata(format!("/proc/{}/environ", session.child.id())).unwrap();

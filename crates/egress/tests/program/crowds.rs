@@ -1,12 +1,15 @@
 //! Many at once who want nothing, or take their time; rules that change among them; a parent that
 //! speaks TLS.
 
+use crate::capture::Network;
+use crate::dns::address;
 use crate::session::{
     LOOPBACK, PATIENCE, Session, allow_loopback, echo, expect_echo, head, reach, rules,
 };
 use crate::tls::Authority;
 use cowork_api::egress::{Begin, FromEgress, Hidden, Parent, Record, Rules, ToEgress, What};
 use cowork_testbed::Person;
+use hickory_proto::rr::RecordType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -103,6 +106,50 @@ fn ten_thousand_idle_connections_cost_little_and_leave_nothing() {
     }
 }
 
+/// The same for connections to addresses that stand for names, which say nothing of where they go.
+#[test]
+fn ten_thousand_idle_captured_connections_cost_little_and_leave_nothing() {
+    let count = most() - 1;
+    let server = Echo::start();
+    let session = Session::start(rules([allow_loopback(server.port)]));
+    let network = Network::new();
+    network.listen(&session, server.port);
+    let address = address(&session, &format!("{LOOPBACK}."), RecordType::A).unwrap();
+    let place = (address, server.port);
+    let connect = || {
+        let stream = TcpStream::connect(place).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    expect_echo(&mut network.within(connect), b"first");
+    let (descriptors, memory) = (session.descriptors(), session.memory());
+    // Each is there to its end, and then says nothing.
+    let open = || {
+        let greeted = |_| {
+            let mut stream = connect();
+            expect_echo(&mut stream, b"x");
+            stream
+        };
+        (0..count).map(greeted).collect::<Vec<TcpStream>>()
+    };
+    let mut streams = network.within(open);
+    let grown = session.memory().saturating_sub(memory);
+    println!(
+        "{count} idle captured connections: {} bytes each",
+        grown / u64::try_from(count).unwrap()
+    );
+    assert!(grown < u64::try_from(count).unwrap() * 20 * 1024, "{grown}");
+    for stream in streams.iter_mut().step_by(500) {
+        expect_echo(stream, b"hello");
+    }
+    drop(streams);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while session.descriptors() > descriptors + 2 {
+        assert!(Instant::now() < deadline, "{}", session.descriptors());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn many_who_take_their_time_keep_nobody_else_out() {
     let port = echo();
@@ -142,6 +189,8 @@ fn rules_that_change_under_load_allow_nothing_else() {
     const CHANGES: u64 = 300;
     let ports = [echo(), echo()];
     let session = Arc::new(Session::start(generation(1, ports)));
+    session.connect(LOOPBACK, ports[0]);
+    let (descriptors, memory) = (session.descriptors(), session.memory());
     let working = Arc::new(AtomicBool::new(true));
     let workers: Vec<_> = (0..4)
         .map(|worker| {
@@ -161,6 +210,11 @@ fn rules_that_change_under_load_allow_nothing_else() {
         .collect();
     for number in 2..CHANGES {
         session.send(&ToEgress::Rules(Box::new(generation(number, ports))));
+        // What was recorded is taken, as a daemon does.
+        let upto = session.records().last().map_or(0, |record| record.number);
+        session.send(&ToEgress::Acknowledge { upto });
+        let grown = session.memory().saturating_sub(memory);
+        assert!(grown < 16 * 1024 * 1024, "{grown} bytes more after {number} changes");
         std::thread::sleep(Duration::from_millis(5));
     }
     working.store(false, Ordering::Relaxed);
@@ -168,6 +222,11 @@ fn rules_that_change_under_load_allow_nothing_else() {
         let [refused, allowed] = answers.join().unwrap();
         assert!(allowed > 0, "worker {worker}");
         assert_eq!(refused > 0, worker % 2 == 1, "worker {worker}: {refused} were refused");
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while session.descriptors() > descriptors + 2 {
+        assert!(Instant::now() < deadline, "{} descriptors", session.descriptors());
+        std::thread::sleep(Duration::from_millis(20));
     }
     let decided = |record: Record| match record.what {
         What::Decided { target, decision, .. } => Some((target.port, decision)),
@@ -197,6 +256,7 @@ fn a_parent_proxy_is_spoken_to_over_tls_and_must_prove_its_name() {
         tls: true,
         authorization: Some(Hidden(b"Basic abc".to_vec())),
         except: Vec::new(),
+        socks: None,
     };
     let begin = |host: &str, roots| Begin {
         rules: rules([crate::session::allow_name("example.com")]),

@@ -84,6 +84,7 @@ fn it_is_made_through_the_parent_and_only_to_who_proves_its_name() {
         tls: false,
         authorization: None,
         except: Vec::new(),
+        socks: None,
     };
     // The certificate is for another name.
     let mut errand = errand(443, vec![authority.root()]);

@@ -3,6 +3,7 @@
 use crate::session::{
     LOOPBACK, PATIENCE, Session, allow_loopback, echo, expect_echo, reach, rules, server,
 };
+use cowork_api::egress::{FromEgress, Record, Rule, Tls, What};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -52,6 +53,67 @@ fn a_broken_end_breaks_the_other() {
     let broken = stream.read(&mut [0; 1]).unwrap_err();
     assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
     assert_eq!(session.ended(port).0, "reset");
+}
+
+/// What came of a request that is looked into, to a server that breaks in the middle of it: how many
+/// bytes came after how long, and how that is recorded.
+fn broken_in_the_middle(
+    head: &'static str,
+    body: &'static [u8],
+    request: &[u8],
+) -> (usize, String) {
+    let port = server(move |mut stream| {
+        let asked = crate::session::head(&mut stream);
+        // A part of the body, where there is one.
+        if asked.starts_with("POST ") {
+            stream.read_exact(&mut [0; 1000]).unwrap();
+        }
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    });
+    let rule = Rule { tls: Tls::Inspect, ..allow_loopback(port) };
+    let session = Session::start(rules([rule]));
+    let mut stream = session.connect(LOOPBACK, port);
+    let descriptors = session.descriptors();
+    let began = Instant::now();
+    // It may be told before it has sent everything.
+    drop(stream.write_all(request));
+    let mut came = Vec::new();
+    drop(stream.read_to_end(&mut came));
+    assert!(began.elapsed() < PATIENCE / 4, "{:?}", began.elapsed());
+    let how = session.wait(|message| match message {
+        FromEgress::Record(Record { request: 1, what: What::Ended { how, .. }, .. }) => {
+            Some(how.clone())
+        }
+        _ => None,
+    });
+    assert!(session.descriptors() <= descriptors, "something is left open");
+    let text = String::from_utf8_lossy(&came);
+    let length = text.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
+    (length, format!("{how} {}", text.lines().next().unwrap_or("nothing")))
+}
+
+#[test]
+fn a_server_that_breaks_in_the_middle_of_an_answer_is_not_taken_for_whole() {
+    let request = format!("GET / HTTP/1.1\r\nHost: {LOOPBACK}\r\nConnection: close\r\n\r\n");
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n";
+    let (length, how) = broken_in_the_middle(head, &[b'x'; 100], request.as_bytes());
+    assert!(length <= 100 && how.starts_with("error: "), "{length} {how}");
+    // In pieces, the last of which never comes: the client does not get it either.
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (_, how) = broken_in_the_middle(head, b"3\r\nabc\r\n", request.as_bytes());
+    assert!(how.starts_with("error: "), "{how}");
+}
+
+#[test]
+fn a_server_that_breaks_in_the_middle_of_a_request_is_told() {
+    let head = format!("POST / HTTP/1.1\r\nHost: {LOOPBACK}\r\nConnection: close\r\n");
+    let body = vec![b'x'; 4_000_000];
+    let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+    let (_, how) = broken_in_the_middle("", b"", &[head.as_bytes(), &body].concat());
+    assert!(how.starts_with("error: ") && how.contains("HTTP/1.1 502 "), "{how}");
 }
 
 #[test]

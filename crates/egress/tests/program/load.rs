@@ -1,6 +1,7 @@
 //! Much at once, and much in one.
 
 use crate::session::{LOOPBACK, Session, allow_loopback, echo, expect_echo, reach, rules, server};
+use cowork_api::egress::{Rule, Tls};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,99 @@ fn a_gibibyte_passes_with_little_memory() {
     assert_eq!(session.ended(port), ("eof".into(), 1, GIB));
     let grown = session.memory().saturating_sub(before);
     assert!(grown < 4 * 1024 * 1024, "{grown}");
+}
+
+/// A server of HTTP that sends a gibibyte, or takes one and says how much came.
+fn bulky() -> u16 {
+    server(|mut stream| {
+        let asked = crate::session::head(&mut stream);
+        let chunk = vec![7; 256 * 1024];
+        if asked.starts_with("GET ") {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {GIB}\r\n\r\n");
+            drop(stream.write_all(head.as_bytes()));
+            let mut left = GIB;
+            while left > 0 && stream.write_all(&chunk).is_ok() {
+                left -= 256 * 1024;
+            }
+            return;
+        }
+        let mut buffer = chunk;
+        let mut left = GIB;
+        while left > 0 {
+            let read = stream.read(&mut buffer).unwrap();
+            assert!(read > 0, "{left} bytes are missing");
+            left -= u64::try_from(read).unwrap();
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole").unwrap();
+    })
+}
+
+/// Sends a gibibyte. The most memory that the process had meanwhile.
+fn give(session: &Session, stream: &mut std::net::TcpStream) -> u64 {
+    let chunk = vec![7; 256 * 1024];
+    let mut most = 0;
+    for number in 0..GIB / (256 * 1024) {
+        stream.write_all(&chunk).unwrap();
+        if number % 64 == 0 {
+            most = most.max(session.memory());
+        }
+    }
+    most
+}
+
+#[test]
+fn a_gibibyte_goes_up_with_little_memory() {
+    let port = server(|mut stream| {
+        let mut buffer = vec![0; 256 * 1024];
+        let mut taken = 0_u64;
+        while let Ok(read @ 1..) = stream.read(&mut buffer) {
+            taken += u64::try_from(read).unwrap();
+        }
+        stream.write_all(taken.to_string().as_bytes()).unwrap();
+    });
+    let session = Session::start(rules([allow_loopback(port)]));
+    let before = session.memory();
+    let mut stream = session.connect(LOOPBACK, port);
+    let most = give(&session, &mut stream);
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut taken = String::new();
+    stream.read_to_string(&mut taken).unwrap();
+    assert_eq!(taken, GIB.to_string());
+    assert_eq!(session.ended(port), ("eof".into(), GIB, 10));
+    assert!(most.saturating_sub(before) < 4 * 1024 * 1024, "{most} after {before}");
+}
+
+#[test]
+fn a_gibibyte_that_is_looked_into_passes_with_little_memory() {
+    let port = bulky();
+    let rule = Rule { tls: Tls::Inspect, ..allow_loopback(port) };
+    let session = Session::start(rules([rule]));
+    let before = session.memory();
+    let host = format!("Host: {LOOPBACK}:{port}\r\n");
+    // Down.
+    let mut stream = session.connect(LOOPBACK, port);
+    write!(stream, "GET / HTTP/1.1\r\n{host}\r\n").unwrap();
+    let head = crate::session::head(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let (mut buffer, mut left, mut most) = (vec![0; 256 * 1024], GIB, 0);
+    while left > 0 {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "{left} bytes are missing");
+        left -= u64::try_from(read).unwrap();
+        if left % 128 == 0 {
+            most = most.max(session.memory());
+        }
+    }
+    // Up.
+    let mut stream = session.connect(LOOPBACK, port);
+    write!(stream, "POST / HTTP/1.1\r\n{host}Content-Length: {GIB}\r\n\r\n").unwrap();
+    most = most.max(give(&session, &mut stream));
+    let head = crate::session::head(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"whole");
+    assert!(most.saturating_sub(before) < 8 * 1024 * 1024, "{most} after {before}");
 }
 
 #[test]

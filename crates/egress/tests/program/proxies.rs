@@ -216,6 +216,7 @@ fn behind(proxy: u16, rules: Rules) -> Session {
         tls: false,
         authorization: Some(Hidden(b"Basic abc".to_vec())),
         except: vec!["direct.invalid".into()],
+        socks: None,
     };
     let begin = Begin { rules, parent: Some(parent), ..Begin::default() };
     Session::start_by(Person::Root, begin)

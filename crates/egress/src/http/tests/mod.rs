@@ -3,6 +3,8 @@
 
 mod bounds;
 mod carrying;
+mod compressed;
+mod halves;
 mod keys;
 mod measuring;
 mod refusing;

@@ -1,9 +1,16 @@
 //! The proxy between the host and the world, where there is one.
+//!
+//! A proxy of HTTP leads to a port (`CONNECT`), or is asked for plain requests one by one, with the
+//! whole URL: many lead to port 443 only. A proxy of SOCKS leads to every port.
 
-use crate::dial::{Dialled, Reached, connect, ms_since, no_such_name};
+mod socks;
+
+use crate::dial::{Dialled, Reached, connect, ms_since};
+use crate::lookup::look_up;
 use crate::office::Refusal;
-use cowork_api::egress::{Hidden, Parent};
+use cowork_api::egress::{Hidden, Parent, Socks};
 use cowork_policy::egress::{Exception, ExceptionError, Place};
+use http::HeaderValue;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,9 +27,14 @@ const MAX_ANSWER: usize = 16 * 1024;
 pub(crate) struct ParentProxy {
     place: Place,
     port: u16,
-    authorization: Option<Hidden>,
     except: Vec<Exception>,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    speech: Speech,
+}
+
+/// What is spoken to a proxy.
+enum Speech {
+    Http { authorization: Option<Hidden>, tls: Option<(TlsConnector, ServerName<'static>)> },
+    Socks(Socks),
 }
 
 impl std::fmt::Debug for ParentProxy {
@@ -37,18 +49,17 @@ impl ParentProxy {
             .host
             .parse()
             .map_err(|error| format!("the parent proxy {:?} is no host: {error}", parent.host))?;
-        let tls = if parent.tls {
-            let name = ServerName::try_from(parent.host.clone())
-                .map_err(|error| format!("the parent proxy {:?}: {error}", parent.host))?;
-            Some((connector(roots)?, name))
-        } else {
-            None
+        let speech = match &parent.socks {
+            Some(socks) => Speech::Socks(socks.clone()),
+            None => Speech::Http {
+                authorization: parent.authorization.clone(),
+                tls: if parent.tls { Some(tls(parent, roots)?) } else { None },
+            },
         };
         let except = parent.except.iter().map(|text| text.parse());
         let except = except.collect::<Result<_, ExceptionError>>();
         let except = except.map_err(|error| error.to_string())?;
-        let authorization = parent.authorization.clone();
-        Ok(Self { place, port: parent.port, authorization, except, tls })
+        Ok(Self { place, port: parent.port, except, speech })
     }
 
     /// Whether a port of a place is reached through the parent.
@@ -57,38 +68,64 @@ impl ParentProxy {
         !matches!(place, Place::HostLoopback) && !self.except.iter().any(excepted)
     }
 
-    /// Reaches a place through the parent. The parent itself is the host's choice: its address is
-    /// not judged.
+    /// Whether plain requests are sent to it one by one.
+    pub(crate) fn forwards(&self) -> bool {
+        matches!(self.speech, Speech::Http { .. })
+    }
+
+    /// What a request that is sent to it shows as `Proxy-Authorization`, if anything.
+    pub(crate) fn authorization(&self) -> Option<HeaderValue> {
+        let Speech::Http { authorization: Some(Hidden(value)), .. } = &self.speech else {
+            return None;
+        };
+        let mut value = HeaderValue::from_bytes(value).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Reaches a place through the parent.
     pub(crate) async fn reach(&self, place: &Place, port: u16) -> Result<Dialled, Refusal> {
+        let began = Instant::now();
+        let Dialled { mut stream, reached } = self.open().await?;
+        let asked = match &self.speech {
+            Speech::Http { authorization, .. } => {
+                self.ask(&mut stream, authorization.as_ref(), place, port).await
+            }
+            Speech::Socks(login) => {
+                let asked = socks::ask(&mut stream, login, place, port).await;
+                asked.map(|led| led.map_err(|why| self.failed(&why)))
+            }
+        };
+        asked.map_err(|error: io::Error| self.failed(&error))??;
+        let looked_up = reached.dns.unwrap_or_default();
+        let connect = ms_since(began).saturating_sub(looked_up);
+        Ok(Dialled { stream, reached: Reached { connect, ..reached } })
+    }
+
+    /// Reaches the parent itself. It is the host's choice: its address is not judged.
+    pub(crate) async fn open(&self) -> Result<Dialled, Refusal> {
         let began = Instant::now();
         let addresses = match &self.place {
             Place::HostLoopback => vec![(Ipv4Addr::LOCALHOST, self.port).into()],
             Place::Address(address) => vec![(*address, self.port).into()],
-            Place::Name(name) => tokio::net::lookup_host((name.as_str(), self.port))
-                .await
-                .map_err(|error| no_such_name(&self.place, &error))?
-                .collect(),
+            Place::Name(name) => look_up(&self.place, name.as_str(), self.port).await?,
         };
         let dns = matches!(&self.place, Place::Name(_)).then(|| ms_since(began));
         let asked = Instant::now();
         let Dialled { mut stream, reached } = connect(&self.place, addresses).await?;
-        let failed = |error: io::Error| self.failed(&error);
-        match &self.tls {
-            None => self.ask(&mut stream, place, port).await.map_err(failed)??,
-            Some((connector, name)) => {
-                let tls = connector.connect(name.clone(), stream).await;
-                let mut tls = tls.map_err(failed)?;
-                self.ask(&mut tls, place, port).await.map_err(failed)??;
-                stream = bridge(tls).await.map_err(failed)?;
-            }
+        if let Speech::Http { tls: Some((connector, name)), .. } = &self.speech {
+            let failed = |error: io::Error| self.failed(&error);
+            let tls = connector.connect(name.clone(), stream).await.map_err(failed)?;
+            stream = bridge(tls).await.map_err(failed)?;
         }
         Ok(Dialled { stream, reached: Reached { dns, connect: ms_since(asked), ..reached } })
     }
 
     /// Asks the parent for a connection, and reads its answer to the end of its head.
-    async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn ask(
         &self,
-        stream: &mut S,
+        stream: &mut TcpStream,
+        authorization: Option<&Hidden>,
         place: &Place,
         port: u16,
     ) -> io::Result<Result<(), Refusal>> {
@@ -97,7 +134,7 @@ impl ParentProxy {
             other => format!("{other}:{port}"),
         };
         let mut head = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
-        if let Some(Hidden(value)) = &self.authorization {
+        if let Some(Hidden(value)) = authorization {
             head.extend_from_slice(b"Proxy-Authorization: ");
             head.extend_from_slice(value);
             head.extend_from_slice(b"\r\n");
@@ -120,15 +157,40 @@ impl ParentProxy {
         }
         match parsed.code {
             Some(200..=299) => Ok(Ok(())),
+            Some(code @ (403 | 405)) => Ok(Err(self.leads_nowhere(code, &host, port))),
             Some(code) => Ok(Err(self.failed(&format!("it answers {code} for {host}")))),
             None => Err(io::Error::other("it does not answer in HTTP")),
         }
+    }
+
+    /// It does not lead there, although it could.
+    fn leads_nowhere(&self, code: u16, host: &str, port: u16) -> Refusal {
+        let Self { place, port: own, .. } = self;
+        let sentence =
+            format!("the parent proxy {place}:{own} refuses to lead to {host} (CONNECT: {code})");
+        let hint = match port {
+            443 => "whoever runs this proxy decides what it leads to",
+            80 => "plain HTTP passes where it is looked into, or by way of HTTP_PROXY",
+            _ => "many such proxies lead to port 443 only; whoever runs this one decides",
+        };
+        Refusal::new("parent-connect", sentence, hint)
+    }
+
+    /// It wants to know who comes, and what it was told is not enough.
+    pub(crate) fn is_shut(&self) -> Refusal {
+        self.failed(&"it wants another user and password (407)")
     }
 
     fn failed(&self, why: &impl std::fmt::Display) -> Refusal {
         let sentence = format!("the parent proxy {}:{}: {why}", self.place, self.port);
         Refusal::new("parent", sentence, "the user chose this proxy, and can choose another one")
     }
+}
+
+fn tls(parent: &Parent, roots: &[Vec<u8>]) -> Result<(TlsConnector, ServerName<'static>), String> {
+    let name = ServerName::try_from(parent.host.clone())
+        .map_err(|error| format!("the parent proxy {:?}: {error}", parent.host))?;
+    Ok((connector(roots)?, name))
 }
 
 /// Speaks TLS to a parent that is verified by the host's authorities and those given.
@@ -182,6 +244,7 @@ mod tests {
             tls: false,
             authorization: None,
             except: [".corp.example", "one.example:8443", "10.0.0.0/8"].map(String::from).to_vec(),
+            socks: None,
         };
         let parent = ParentProxy::new(&parent, &[]).unwrap();
         for (place, port, serves) in [
