@@ -102,14 +102,15 @@ impl<H: Hold> Catalogue<H> {
         })
     }
 
-    /// Puts the document of a request in place of the earlier one.
+    /// Puts the document of a request that waits in place of the earlier one. What was decided
+    /// stays as it is.
     pub fn put_request(
         &self,
         id: u64,
         standing: Standing,
         doc: &str,
     ) -> Result<(), CatalogueError> {
-        let sql = "UPDATE request SET pending = ?2, doc = ?3 WHERE id = ?1";
+        let sql = "UPDATE request SET pending = ?2, doc = ?3 WHERE id = ?1 AND pending = 1";
         let pending = standing == Standing::Pending;
         let changed = self.run("put a request", |connection| {
             execute(connection, sql, (signed(id), pending, doc))

@@ -57,8 +57,8 @@ pub enum CatalogueError {
         /// What was attempted, as a verb and its object.
         attempted: &'static str,
     },
-    /// A request that is not in the catalogue.
-    #[error("there is no request {id} in the catalogue")]
+    /// A request that is not in the catalogue, or was decided.
+    #[error("no request {id} waits for an answer in the catalogue")]
     NoRequest {
         /// Its number.
         id: u64,

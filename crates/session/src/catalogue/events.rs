@@ -93,6 +93,22 @@ impl<H: Hold> Catalogue<H> {
         self.run("read the events", |connection| rows(connection, sql, parameters, EventRow::read))
     }
 
+    /// The last events of exactly one type about a session, in order.
+    pub fn last_events(
+        &self,
+        session: &str,
+        kind: &str,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, CatalogueError> {
+        let sql = "SELECT id, time, kind, session, data FROM event
+                   WHERE session = ?1 AND kind = ?2 ORDER BY id DESC LIMIT ?3";
+        let mut last = self.run("read the last events", |connection| {
+            rows(connection, sql, (session, kind, limit), EventRow::read)
+        })?;
+        last.reverse();
+        Ok(last)
+    }
+
     /// The numbers of the first event that is kept and of the last one there was. If none is kept,
     /// the first is the one that comes next: it is higher than the last by one.
     pub fn event_range(&self) -> Result<(u64, u64), CatalogueError> {

@@ -19,7 +19,7 @@ mod tasks;
 pub use documents::{Requests, Standing};
 pub use error::CatalogueError;
 pub use events::{EventFilter, EventRow};
-pub use memory::Remembered;
+pub use memory::{Call, Remembered};
 
 use error::Attempt;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -90,6 +90,14 @@ impl Catalogue {
         let (connection, lock) = schema::open(file)?;
         let hold = Whole { connection: Mutex::new(connection), _lock: lock };
         Ok(Self { hold, file: file.into() })
+    }
+
+    /// A value that was set in the catalogue of a file, which nobody may have open; none if there is
+    /// no such file. Nothing is locked, made or changed.
+    pub fn peek(file: &Path, name: &str) -> Result<Option<String>, CatalogueError> {
+        let Some(connection) = schema::look(file)? else { return Ok(None) };
+        let attempt = Attempt { attempted: "read a value", file };
+        memory::value(&connection, name).map_err(|error| attempt.failed(error))
     }
 
     /// Does several things as one: if `work` fails, none of them was done.

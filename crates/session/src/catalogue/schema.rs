@@ -12,6 +12,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 /// Every version of the schema, as what makes it from the one before it. What was released is
 /// never changed; a change is a new version at the end.
-const VERSIONS: [&str; 3] = [
+const VERSIONS: [&str; 4] = [
     // Documents are kept in the order in which they were first put.
     "CREATE TABLE session (
         place INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -76,6 +77,17 @@ const VERSIONS: [&str; 3] = [
         PRIMARY KEY (session, task, number),
         FOREIGN KEY (session, task) REFERENCES task (session, number) ON DELETE CASCADE
     ) STRICT, WITHOUT ROWID;",
+    // Calls with a key, from before anything is done for them.
+    "CREATE TABLE attempt (
+        key TEXT PRIMARY KEY,
+        fingerprint TEXT NOT NULL,
+        at TEXT NOT NULL,
+        kind TEXT,
+        session TEXT REFERENCES session (id) ON DELETE SET NULL,
+        number INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX attempt_by_age ON attempt (at);
+    CREATE INDEX attempt_by_session ON attempt (session);",
 ];
 
 /// Says in the file that it is a catalogue: `cwrk`.
@@ -252,6 +264,41 @@ fn connect(file: &Path) -> Result<Connection, CatalogueError> {
     let exclusive = connection.pragma_update(None, "locking_mode", "EXCLUSIVE");
     exclusive.map_err(|error| attempt.failed(error))?;
     Ok(connection)
+}
+
+/// Opens a catalogue to look at it, if there is one, without a lock and without leaving a trace:
+/// whoever wrote it is gone.
+pub(super) fn look(file: &Path) -> Result<Option<Connection>, CatalogueError> {
+    let attempt = Attempt { attempted: "open the file", file };
+    match std::fs::symlink_metadata(file) {
+        Ok(found) => measure(file, &found)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(attempt.refused(file, error)),
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_PRIVATE_CACHE;
+    let failed = |error| attempt.failed(error);
+    let beside = std::fs::symlink_metadata(beside(file, "-wal")).map_or(0, |wal| wal.len());
+    if beside == 0 {
+        // `SQLite` would make a file beside it in order to look for what is not there.
+        let mut name = String::from("file:");
+        for byte in file.as_os_str().as_bytes() {
+            let digits = [byte >> 4, byte & 15];
+            let digits = digits.iter().filter_map(|digit| char::from_digit((*digit).into(), 16));
+            name.push('%');
+            name.extend(digits);
+        }
+        name.push_str("?immutable=1");
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        return Connection::open_with_flags(name, flags).map(Some).map_err(failed);
+    }
+    // Its locks do nothing; what is in the file beside stays there.
+    let connection =
+        Connection::open_with_flags_and_vfs(file, flags, c"unix-none").map_err(failed)?;
+    set_checkpoint_on_close(&connection, file, Close::AsItIs)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
+    Ok(Some(connection))
 }
 
 /// What happens to the write-ahead file when the connection is closed.

@@ -2,7 +2,7 @@
 
 use crate::support::{Place, fill};
 use cowork_session::catalogue::{
-    Catalogue, CatalogueError, EventFilter, EventRow, Remembered, Requests, Standing,
+    Call, Catalogue, CatalogueError, EventFilter, EventRow, Remembered, Requests, Standing,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -103,6 +103,10 @@ fn requests_have_numbers_that_are_never_given_again() {
                 }
             }
             catalogue.put_request(2, Standing::Decided, "answered").unwrap();
+            for standing in [Standing::Decided, Standing::Pending] {
+                let error = catalogue.put_request(2, standing, "otherwise").unwrap_err();
+                assert!(matches!(error, CatalogueError::NoRequest { id: 2 }), "{error:?}");
+            }
             catalogue.put_request(5, Standing::Pending, "changed").unwrap();
             catalogue.put_session("c", "").unwrap();
             assert_eq!(catalogue.add_request("c", &|_| String::new()).unwrap(), 7);
@@ -212,7 +216,7 @@ fn nothing_belongs_to_a_session_that_is_not_there() {
     let error = catalogue.add_request("none", &|_| String::new()).unwrap_err();
     assert!(matches!(error, CatalogueError::NoSession { .. }), "{error:?}");
     let error = catalogue.put_request(9, Standing::Decided, "").unwrap_err();
-    assert_eq!(error.to_string(), "there is no request 9 in the catalogue");
+    assert_eq!(error.to_string(), "no request 9 waits for an answer in the catalogue");
     catalogue.put_session("a", "").unwrap();
     assert_eq!(catalogue.add_request("a", &|id| id.to_string()).unwrap(), 1);
 }
@@ -416,4 +420,49 @@ fn many_threads_use_one_catalogue() {
     let events = catalogue.events(0, &EventFilter::default(), ALL).unwrap();
     assert!(events.into_iter().map(|row| row.id).eq(1..=800));
     assert_eq!(catalogue.commands("a", 0, ALL).unwrap().len(), 399);
+}
+
+#[test]
+fn a_call_is_known_with_what_it_made_as_long_as_that_is_there() {
+    let call = |kind: Option<&str>, session: Option<&str>, number| Call {
+        fingerprint: "print".into(),
+        kind: kind.map(ToOwned::to_owned),
+        session: session.map(ToOwned::to_owned),
+        number,
+    };
+    check(
+        |catalogue| {
+            for session in ["kept", "gone", "never"] {
+                catalogue.put_session(session, "").unwrap();
+            }
+            for key in ["new", "begun", "made", "number", "gone", "never", "dropped"] {
+                catalogue.put_attempt(key, "print", "2026-01-02").unwrap();
+            }
+            catalogue.put_attempt("old", "print", "2026-01-01").unwrap();
+            for kind in ["first", "second"] {
+                catalogue.begin_attempt("begun", kind).unwrap();
+                catalogue.begin_attempt("made", kind).unwrap();
+            }
+            catalogue.bind_attempt("made", "session", Some("kept"), None).unwrap();
+            catalogue.bind_attempt("number", "command", Some("kept"), Some(7)).unwrap();
+            catalogue.bind_attempt("gone", "session", Some("gone"), None).unwrap();
+            catalogue.bind_attempt("never", "session", Some("never"), None).unwrap();
+            assert!(catalogue.bind_attempt("new", "session", Some("none"), None).is_err());
+            catalogue.remove_session("gone").unwrap();
+            catalogue.drop_attempts_of("never").unwrap();
+            catalogue.drop_attempt("dropped").unwrap();
+            catalogue.forget_before("2026-01-02").unwrap();
+        },
+        |catalogue| {
+            let known = |key| catalogue.attempt(key).unwrap();
+            assert_eq!(known("new"), Some(call(None, None, None)));
+            assert_eq!(known("begun"), Some(call(Some("first"), None, None)));
+            assert_eq!(known("made"), Some(call(Some("session"), Some("kept"), None)));
+            assert_eq!(known("number"), Some(call(Some("command"), Some("kept"), Some(7))));
+            assert_eq!(known("gone"), Some(call(Some("session"), None, None)));
+            for key in ["never", "dropped", "old", "unknown"] {
+                assert_eq!(known(key), None, "{key}");
+            }
+        },
+    );
 }

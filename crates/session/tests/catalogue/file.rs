@@ -110,7 +110,7 @@ fn a_new_catalogue_is_empty_and_private() {
     assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
     drop(catalogue);
     assert_eq!(names(&place), ["state.db"], "a closed catalogue is one file");
-    assert_eq!(version(&place.file()), (0x6377_726b, 3));
+    assert_eq!(version(&place.file()), (0x6377_726b, 4));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn an_older_catalogue_is_brought_up_to_date_after_a_copy_was_made() {
     let place = Place::new();
     Connection::open(place.file()).unwrap().execute_batch(VERSION_1).unwrap();
     has_everything(&place.open());
-    assert_eq!(version(&place.file()).1, 3);
+    assert_eq!(version(&place.file()).1, 4);
     assert_eq!(names(&place), ["state.db", "state.db.v1.bak"]);
     let copy = place.folder.path().join("state.db.v1.bak");
     assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
@@ -131,8 +131,8 @@ fn an_older_catalogue_is_brought_up_to_date_after_a_copy_was_made() {
     let fresh = Place::new();
     drop(fresh.open());
     for file in [place.file(), fresh.file()] {
-        assert_eq!(count(&file, "index"), 4, "old and new have the same schema");
-        assert_eq!(count(&file, "table"), 9, "old and new have the same schema");
+        assert_eq!(count(&file, "index"), 6, "old and new have the same schema");
+        assert_eq!(count(&file, "table"), 10, "old and new have the same schema");
     }
 
     has_everything(&place.open());
@@ -216,9 +216,9 @@ fn corrupt(place: &Place) -> String {
 fn a_catalogue_of_a_later_version_is_refused() {
     let place = Place::new();
     fill(&place.open());
-    Connection::open(place.file()).unwrap().pragma_update(None, "user_version", 4).unwrap();
+    Connection::open(place.file()).unwrap().pragma_update(None, "user_version", 5).unwrap();
     let error = refused(&place);
-    assert!(matches!(error, CatalogueError::Newer { found: 4, known: 3, .. }), "{error:?}");
+    assert!(matches!(error, CatalogueError::Newer { found: 5, known: 4, .. }), "{error:?}");
     assert!(error.to_string().ends_with("it was written by a later one"), "{error}");
 }
 
@@ -405,4 +405,28 @@ fn a_catalogue_that_is_damaged_while_it_is_open_says_so() {
     file.write_all(&vec![0xff; usize::try_from(length).unwrap()]).unwrap();
     let error = catalogue.get("large").unwrap_err();
     assert!(matches!(error, CatalogueError::Corrupt { .. }), "{error:?}");
+}
+
+#[test]
+fn a_value_is_looked_at_without_a_trace() {
+    let place = Place::new();
+    assert_eq!(Catalogue::peek(&place.file(), "name").unwrap(), None);
+    let look = |name, expected: Option<&str>| {
+        let before = place.files();
+        let found = Catalogue::peek(&place.file(), name).unwrap();
+        assert_eq!(found.as_deref(), expected);
+        assert_eq!(place.files(), before);
+    };
+    let catalogue = place.open();
+    catalogue.set("name", "first").unwrap();
+    drop(catalogue);
+    look("name", Some("first"));
+    look("other", None);
+    // Whoever is killed leaves a file beside it, with what was written last.
+    let catalogue = place.open();
+    catalogue.set("name", "last").unwrap();
+    assert!(place.files().contains_key("state.db-wal"));
+    look("name", Some("last"));
+    drop(catalogue);
+    look("name", Some("last"));
 }
