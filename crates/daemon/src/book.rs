@@ -13,9 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::watch;
 
-/// Most events that are kept; older ones are forgotten.
-const MAX_EVENTS: u64 = 100_000;
-/// After so many new events the old ones are looked at.
+/// After so many new events the old ones are looked at, or sooner where few are kept.
 const TRIM_EVERY: u64 = 1_000;
 /// The name under which the catalogue remembers the head of the audit.
 const HEAD: &str = "audit.head";
@@ -42,12 +40,20 @@ pub(crate) fn millis_since(moment: &str) -> u64 {
     passed.map_or(0, |passed| u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// The head of the audit in a state folder, as its catalogue knows it. Nothing is opened for
+/// writing: there may be nobody to write it.
+pub(crate) fn remembered_head(state: &Path) -> Result<Option<Head>, Trouble> {
+    Ok(head_in(Catalogue::peek(&state.join("state.db"), HEAD)?.as_deref()))
+}
+
 /// What the daemon remembers.
 pub(crate) struct Book {
     pub(crate) catalogue: Catalogue,
     pen: Mutex<Pen>,
     audit: PathBuf,
     latest: watch::Sender<u64>,
+    /// Most events that are kept; older ones are forgotten.
+    most_events: u64,
     /// Records of the last daemon that the catalogue does not know of.
     pub(crate) ahead: Vec<Record>,
 }
@@ -85,7 +91,7 @@ impl Owed {
 
 impl Book {
     /// Opens what is in the state folder.
-    pub(crate) fn open(state: &Path) -> Result<Self, Trouble> {
+    pub(crate) fn open(state: &Path, most_events: u64) -> Result<Self, Trouble> {
         let catalogue = Catalogue::open(&state.join("state.db"))?;
         let audit = state.join("audit");
         let opened = Ledger::open(&audit, head_of(&catalogue, SYNCED)?.as_ref())?;
@@ -101,6 +107,7 @@ impl Book {
             pen: Mutex::new(Pen { ledger: opened.ledger, owed: Vec::new(), beyond: false }),
             audit,
             latest: watch::channel(last).0,
+            most_events,
             ahead,
         };
         book.catch_up()?;
@@ -214,6 +221,7 @@ impl Book {
                 catalogue.set(HEAD, head)?;
             }
             belongs(catalogue)?;
+            crate::keyed::note_begun(catalogue, session, entries)?;
             let mut last = 0;
             for ((kind, data), time) in entries.iter().zip(&times) {
                 last = catalogue.add_event(time, kind, session, &data.to_string())?;
@@ -257,9 +265,15 @@ impl Book {
     }
 
     fn tell(&self, id: u64) -> Result<(), CatalogueError> {
-        self.latest.send_modify(|latest| *latest = id.max(*latest));
-        if id > 0 && id.is_multiple_of(TRIM_EVERY) {
-            self.catalogue.trim_events(MAX_EVENTS)?;
+        let every = TRIM_EVERY.min(self.most_events).max(1);
+        let mut due = false;
+        self.latest.send_modify(|latest| {
+            // Several events can be told at once.
+            due = id / every > *latest / every;
+            *latest = id.max(*latest);
+        });
+        if due {
+            self.catalogue.trim_events(self.most_events)?;
         }
         Ok(())
     }
@@ -340,9 +354,12 @@ fn text_of(head: &Head) -> String {
 }
 
 fn head_of(catalogue: &Catalogue, name: &str) -> Result<Option<Head>, Trouble> {
-    let known = catalogue.get(name)?;
-    let known = known.as_ref().and_then(|known| known.split_once(' '));
-    Ok(known.and_then(|(seq, hash)| Some(Head { seq: seq.parse().ok()?, hash: hash.to_owned() })))
+    Ok(head_in(catalogue.get(name)?.as_deref()))
+}
+
+fn head_in(text: Option<&str>) -> Option<Head> {
+    let (seq, hash) = text?.split_once(' ')?;
+    Some(Head { seq: seq.parse().ok()?, hash: hash.to_owned() })
 }
 
 #[cfg(test)]
@@ -374,7 +391,7 @@ mod tests {
     #[test]
     fn what_the_catalogue_did_not_take_is_recorded_once() {
         let folder = Folder::new(Person::Root, "book");
-        let book = Book::open(folder.path()).expect("it is new");
+        let book = Book::open(folder.path(), 1000).expect("it is new");
         record(&book, "session.created", &json!({}));
         let known = book.known_head().expect("it can be read").expect("there is one");
         assert_eq!(known.seq, 1);
@@ -393,14 +410,14 @@ mod tests {
         record(&book, "session.paused", &json!({}));
         assert_eq!(book.last_record(), 5);
         drop(book);
-        let book = Book::open(folder.path()).expect("it is whole");
+        let book = Book::open(folder.path(), 1000).expect("it is whole");
         assert_eq!(kinds(&book.ahead), ["session.paused", "session.paused"]);
     }
 
     #[test]
     fn several_records_are_one_step() {
         let folder = Folder::new(Person::Root, "book");
-        let book = Book::open(folder.path()).expect("it is new");
+        let book = Book::open(folder.path(), 1000).expect("it is new");
         let flows = [json!({ "egress": "e", "number": 1 }), json!({ "egress": "e", "number": 2 })];
         let entries = flows.each_ref().map(|flow| ("network.decided", flow));
         let refused = |_: &Together<'_>| Err(CatalogueError::NoRequest { id: 0 });
@@ -417,7 +434,7 @@ mod tests {
     #[test]
     fn what_is_owed_to_an_earlier_session_is_nothing_of_a_later_one() {
         let folder = Folder::new(Person::Root, "book");
-        let book = Book::open(folder.path()).expect("it is new");
+        let book = Book::open(folder.path(), 1000).expect("it is new");
         let data = json!({ "command": 1 });
         record_alone(&book, "command.ended", &data);
         record(&book, "session.created", &json!({}));

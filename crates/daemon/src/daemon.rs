@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::folders::Folders;
 use crate::http;
 use crate::network::Secrets;
-use crate::session::{Pool, Session};
+use crate::session::{Claims, Pool, Session};
 use crate::settings::Settings;
 use crate::trouble::Trouble;
 use cowork_sandbox::places::Places;
@@ -29,6 +29,7 @@ pub(crate) struct Daemon {
     pub(crate) output: Pump,
     pub(crate) places: Places,
     pub(crate) pool: Pool,
+    pub(crate) claims: Claims,
     pub(crate) secrets: Secrets,
     /// Whoever looks after tasks.
     pub(crate) desks: crate::tasks::Desks,
@@ -74,7 +75,7 @@ fn drop_capabilities() -> Result<(), Trouble> {
 }
 
 async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
-    let book = Book::open(&folders.state)?;
+    let book = Book::open(&folders.state, settings.events)?;
     let (engine, told) = Engine::new(&folders);
     let output =
         Pump::start().map_err(|error| Trouble::host("cannot start the pump of output", error))?;
@@ -88,6 +89,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
         engine,
         output,
         pool: Pool::default(),
+        claims: Claims::default(),
         desks: crate::tasks::Desks::default(),
         expiring: Notify::new(),
         started: now(),

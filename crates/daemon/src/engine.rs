@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
 /// What comes back from a call.
-type Answer = Result<(Reply, Vec<OwnedFd>), Trouble>;
+pub(crate) type Answer = Result<(Reply, Vec<OwnedFd>), Trouble>;
 
 /// Something the keeper tells of its own accord.
 #[derive(Debug)]
@@ -214,16 +214,27 @@ impl Engine {
 
     /// Asks for something and waits for the answer.
     pub(crate) async fn call(self: &Arc<Self>, request: Request) -> Answer {
+        let answer = self.ask(request, &[]).await?;
+        answer.await.unwrap_or_else(|_gone| Err(lost()))
+    }
+
+    /// Asks for something, with descriptors beside it. The answer is waited for by whoever wants to;
+    /// there is none if the keeper is lost.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        request: Request,
+        handles: &[BorrowedFd<'_>],
+    ) -> Result<oneshot::Receiver<Answer>, Trouble> {
         let link = self.link().await?;
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         link.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
         let message = cowork_api::encode(&Call { number, request });
-        if let Err(error) = link.packets.send(&message, &[]).await {
+        if let Err(error) = link.packets.send(&message, handles).await {
             link.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
             return Err(lost().with_cause(error));
         }
-        answer.await.unwrap_or_else(|_gone| Err(lost()))
+        Ok(answer)
     }
 
     /// Sends something that is not answered, with descriptors beside it.

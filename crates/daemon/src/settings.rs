@@ -1,9 +1,9 @@
 //! What the daemon is started with.
 
-use cowork_api::egress::{Hidden, Parent};
+use crate::proxy;
+use cowork_api::egress::Parent;
 use cowork_client::types::Retention;
 use cowork_policy::Bytes;
-use cowork_policy::egress::Exception;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +12,9 @@ use std::time::Duration;
 const IDLE: Duration = Duration::from_mins(5);
 /// How long changes of sessions that are gone can be undone, unless something else is said.
 const RETENTION: Retention = Retention { days: 14, bytes: 5 << 30 };
+
+/// Most events that are kept, unless something else is said; older ones are forgotten.
+const EVENTS: u64 = 100_000;
 
 /// How the daemon behaves.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) capture: Capture,
     /// How long changes of sessions that are gone can be undone.
     pub(crate) changes: Retention,
+    /// Most events that are kept.
+    pub(crate) events: u64,
 }
 
 /// Which connections of a session arrive at its way out without a proxy.
@@ -50,7 +55,7 @@ pub(crate) enum Capture {
 
 const USAGE: &str = "usage: coworkd [--stay] [--idle SECONDS] [--pool NUMBER] \
                      [--listen ADDRESS:PORT --token-file FILE] [--allow-host NAME]... \
-                     [--allow-origin ORIGIN]..., or coworkd --openapi";
+                     [--allow-origin ORIGIN]..., or coworkd --openapi, or coworkd --audit CALL";
 
 impl Settings {
     /// Reads the arguments of this process; a daemon that starts on first use has none, and is told
@@ -67,7 +72,7 @@ impl Settings {
         }
         if let Ok(proxy) = std::env::var("COWORK_PARENT_PROXY") {
             let except = std::env::var("COWORK_NO_PROXY").unwrap_or_default();
-            settings.parent = Some(parent(&proxy, &except)?);
+            settings.parent = Some(proxy::parent(&proxy, &except)?);
         }
         if let Ok(capture) = std::env::var("COWORK_CAPTURE") {
             settings.capture = match capture.as_str() {
@@ -75,6 +80,12 @@ impl Settings {
                 "ports" => Capture::NamedPorts,
                 _ => return Err("COWORK_CAPTURE is neither `all` nor `ports`".to_owned()),
             };
+        }
+        if let Ok(events) = std::env::var("COWORK_EVENTS") {
+            settings.events =
+                events.parse().ok().filter(|events| *events > 0).ok_or_else(|| {
+                    "COWORK_EVENTS is not a number of events that are kept, at least 1".to_owned()
+                })?;
         }
         let (days, bytes) =
             (std::env::var("COWORK_CHANGES_DAYS"), std::env::var("COWORK_CHANGES_BYTES"));
@@ -94,6 +105,7 @@ impl Settings {
             parent: None,
             capture: Capture::EveryPort,
             changes: RETENTION,
+            events: EVENTS,
         };
         while let Some(argument) = arguments.next() {
             let mut value =
@@ -164,62 +176,12 @@ fn retention(days: Option<&str>, bytes: Option<&str>) -> Result<Retention, Strin
     Ok(kept)
 }
 
-/// The proxy between the host and the world, written as `http://user:password@host:port`.
-pub(crate) fn parent(proxy: &str, except: &str) -> Result<Parent, String> {
-    // What is wrong is not shown: there may be a password in it.
-    let wrong = || "the parent proxy is not `http://host:port`".to_owned();
-    let (scheme, rest) = proxy.split_once("://").ok_or_else(wrong)?;
-    let tls = match scheme {
-        "http" => false,
-        "https" => true,
-        _ => return Err(wrong()),
-    };
-    let rest = rest.trim_end_matches('/');
-    let (who, place) = match rest.rsplit_once('@') {
-        Some((who, place)) => (Some(who), place),
-        None => (None, rest),
-    };
-    let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
-    let authorization = who.map(|who| {
-        use base64::Engine as _;
-        let coded = base64::engine::general_purpose::STANDARD.encode(who);
-        Hidden(format!("Basic {coded}").into_bytes())
-    });
-    let except: Vec<String> =
-        except.split(',').map(str::trim).filter(|e| !e.is_empty()).map(Into::into).collect();
-    for one in &except {
-        one.parse::<Exception>().map_err(|error| error.to_string())?;
-    }
-    Ok(Parent {
-        host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-        port: port.parse().map_err(|_no_port| wrong())?,
-        tls,
-        authorization,
-        except,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::Settings;
 
     fn parse(arguments: &[&str]) -> Result<Settings, String> {
         Settings::parse(arguments.iter().map(ToString::to_string))
-    }
-
-    #[test]
-    fn a_parent_proxy_is_read() {
-        let parent = super::parent("http://me:secret@proxy.example:3128/", "a.example, b").unwrap();
-        assert_eq!((parent.host.as_str(), parent.port, parent.tls), ("proxy.example", 3128, false));
-        assert_eq!(parent.authorization.unwrap().0, b"Basic bWU6c2VjcmV0");
-        assert_eq!(parent.except, ["a.example", "b"]);
-        for bad in ["proxy", "socks5://proxy:1", "http://proxy", "http://proxy:x"] {
-            assert!(super::parent(bad, "").is_err(), "{bad}");
-        }
-        let parent = super::parent("http://proxy:1", "a.example:8443,10.0.0.0/8").unwrap();
-        assert_eq!(parent.except, ["a.example:8443", "10.0.0.0/8"]);
-        let refused = super::parent("http://proxy:1", "a.example, b.example:x").unwrap_err();
-        assert!(refused.starts_with("\"b.example:x\" is nothing that is reached"), "{refused}");
     }
 
     #[test]

@@ -179,7 +179,22 @@ impl From<CatalogueError> for Trouble {
 
 impl From<LedgerError> for Trouble {
     fn from(error: LedgerError) -> Self {
-        unrecorded("what cannot be recorded is refused", &error)
+        match error {
+            LedgerError::Broken { .. }
+            | LedgerError::Missing { .. }
+            | LedgerError::Replaced { .. }
+            | LedgerError::NotAFile { .. } => {
+                let sentence = "the record of what happened is damaged, or was tampered with";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "tampered", sentence)
+                    .with_cause(chain(&error))
+                    .with_hint(
+                        "see all that is wrong with `cowork audit verify`; nothing is started or \
+                         recorded until its files are as they were: put them back from a copy, or \
+                         begin anew with another folder in COWORK_STATE_DIR",
+                    )
+            }
+            _ => unrecorded("what cannot be recorded is refused", &error),
+        }
     }
 }
 

@@ -245,6 +245,8 @@ pub enum MarkKind {
     Protected,
     /// The user has changed it since.
     Conflict,
+    /// It is of a type that is refused, which was not seen before it was written.
+    RefusedType,
 }
 
 /// The difference of one name's contents.

@@ -1,6 +1,6 @@
 //! Commands of a session.
 
-use super::{ID, Raw, SPAN};
+use super::{ID, Process, Raw, SPAN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -163,6 +163,36 @@ pub struct CommandUsage {
     /// Largest resident size of any of its processes, in KiB.
     pub peak_kib: u64,
     /// Milliseconds from start to end.
+    pub wall_ms: u64,
+    /// Bytes read from storage.
+    #[serde(default)]
+    pub read: u64,
+    /// Bytes written to storage.
+    #[serde(default)]
+    pub written: u64,
+}
+
+/// What a command uses now, or has used if it is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageOfCommand {
+    /// When this was measured.
+    #[schemars(extend("format" = "date-time"))]
+    pub time: String,
+    /// CPU microseconds of its processes, and of those they waited for.
+    pub cpu_us: u64,
+    /// Bytes of memory now.
+    pub memory: u64,
+    /// Most bytes of memory that one of its processes has had; while it runs, of those it has now.
+    pub memory_peak: u64,
+    /// Bytes read from storage.
+    pub read: u64,
+    /// Bytes written to storage.
+    pub written: u64,
+    /// How many processes it has.
+    pub processes: u32,
+    /// The first of them.
+    pub listed: Vec<Process>,
+    /// Milliseconds since it was started, or from start to end.
     pub wall_ms: u64,
 }
 

@@ -23,7 +23,7 @@ pub use changes::{
 };
 pub use commands::{
     Cancel, Command, CommandState, CommandUsage, NewCommand, Reason, SignalCommand, Size,
-    StreamKind, Streams, Whom,
+    StreamKind, Streams, UsageOfCommand, Whom,
 };
 pub use grants::{Access, Grant, GrantChange, NewGrant, Regranted, Revoked};
 pub use network::{
@@ -35,15 +35,15 @@ pub use records::{
     AuditProblem, CloudEvent, Event, FileChange, FileChangeKind, FileEntry, Record, Translated,
     Verified,
 };
-pub use requests::{Ask, Asked, Decide, Decision, NewRequest, Request, RequestState};
+pub use requests::{Ask, Asked, Asker, Decide, Decision, NewRequest, Request, RequestState};
 pub use secrets::{
     NewSecret, Renewal, RenewalEncoding, RenewalState, Secret, SecretFile, SecretMode,
     SessionSecret,
 };
 pub use sessions::{
     CommandBrief, Enforced, Life, Limit, NewSession, PlaceName, Process, Processes, Profile,
-    ReplacedFile, Sandbox, Session, SessionChange, State, Usage, WantedLimits, WantedView,
-    WritableAs, WritablePlace,
+    ReplacedFile, Sandbox, Session, SessionChange, State, Usage, WantedLimits, WantedSkills,
+    WantedView, WritableAs, WritablePlace,
 };
 pub use tasks::{
     Approvals, NewTask, PlanState, PlanStep, Steer, Task, TaskChange, TaskHost, TaskMessage,
@@ -170,6 +170,28 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next part starts, if there is one: give it as `cursor`.
     pub next: Option<String>,
+}
+
+/// A part of the list of events.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PageOf{T}")]
+pub struct Part<T> {
+    /// The events.
+    pub items: Vec<T>,
+    /// Where the next part starts: give it as `after`.
+    pub next: Option<String>,
+    /// What would have come before them and is no longer kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Gap>,
+}
+
+/// Events that are no longer kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Gap {
+    /// The number of the first.
+    pub from: u64,
+    /// The number of the last.
+    pub to: u64,
 }
 
 /// Why something was refused or failed (RFC 9457).

@@ -53,6 +53,9 @@ pub struct AuditProblem {
     pub line: u64,
     /// What is wrong.
     pub sentence: String,
+    /// The number of the record it is about, if it is about one.
+    #[serde(default)]
+    pub record: Option<u64>,
 }
 
 /// Something that happened.

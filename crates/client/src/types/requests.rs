@@ -13,6 +13,9 @@ pub struct Request {
     /// The session that asks.
     #[schemars(regex(pattern = ID))]
     pub session: String,
+    /// Which program in the session asks for a folder, where the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asker: Option<Asker>,
     /// What it asks for: a `folder`, to reach a `host`, to change a `file`, or to use a `tool`.
     #[schemars(extend("enum" = ["folder", "host", "file", "tool"]))]
     pub kind: String,
@@ -38,6 +41,19 @@ pub struct Request {
     pub note: Option<String>,
     /// The name of the grant that came of it.
     pub grant: Option<String>,
+}
+
+/// A program in a session that asks for something: a process that had the connection open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Asker {
+    /// Its process id on the host, at that moment.
+    pub pid: i32,
+    /// Its process id in the session.
+    pub inside: Option<i32>,
+    /// Its name, as it calls itself: a program can give itself any name.
+    pub program: String,
+    /// The command that it belongs to.
+    pub command: Option<u32>,
 }
 
 /// Where a request is in its life.

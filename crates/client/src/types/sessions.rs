@@ -5,7 +5,7 @@ use super::{
     WantedNetwork, WantedWrites,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A set of walls around a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +86,20 @@ pub struct NewSession {
     /// Shows it the host's files at their own paths; without it, it sees only what it is granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<WantedView>,
+    /// A folder of the host to show read-only as `mnt/skills`; without it nothing is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<WantedSkills>,
+}
+
+/// What an agent is to know how to do, for it to read.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WantedSkills {
+    /// The folder on the host.
+    pub path: Raw,
+    /// Show it even if it is in a sensitive place.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The host's files as a session sees them: all of them, read-only, at their own paths, but for what
@@ -293,6 +307,9 @@ pub struct Session {
     /// Its network, if it has one.
     #[serde(default)]
     pub network: Option<NetworkBrief>,
+    /// The folder of the host that it sees as `mnt/skills`, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Raw>,
 }
 
 /// The sandbox of a session.
@@ -340,11 +357,18 @@ pub struct Limit {
     pub limit: String,
     /// How much, for people.
     pub value: String,
-    /// `enforced`, `best effort` or `none`.
-    #[schemars(extend("enum" = ["enforced", "best effort", "none"]))]
+    /// `enforced`, `best-effort` or `none`.
+    #[serde(deserialize_with = "strength")]
+    #[schemars(extend("enum" = ["enforced", "best-effort", "none"]))]
     pub strength: String,
     /// By what means.
     pub means: String,
+}
+
+/// How strongly a limit is kept, also as earlier versions spelled it.
+fn strength<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    Ok(if text == "best effort" { "best-effort".to_owned() } else { text })
 }
 
 /// A process.
@@ -373,15 +397,15 @@ pub struct Usage {
     /// When this was measured.
     #[schemars(extend("format" = "date-time"))]
     pub time: String,
-    /// CPU microseconds of everything that runs or ran in it.
+    /// CPU microseconds of everything that runs or ran in it, also before its sandbox was made again.
     pub cpu_us: u64,
     /// Bytes of memory now.
     pub memory: u64,
     /// Most bytes of memory at any moment that is known.
     pub memory_peak: u64,
-    /// Bytes read from storage.
+    /// Bytes read from storage, of all that runs or ran in it.
     pub read: u64,
-    /// Bytes written to storage.
+    /// Bytes written to storage, of all that runs or ran in it.
     pub written: u64,
     /// Bytes of scratch in memory.
     pub scratch: u64,
@@ -391,6 +415,24 @@ pub struct Usage {
     pub processes: u32,
     /// The first of them.
     pub listed: Vec<Process>,
-    /// Milliseconds since the sandbox was made.
+    /// Milliseconds in which it had a sandbox, also before its sandbox was made again.
     pub wall_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limit;
+
+    #[test]
+    fn a_strength_is_known_as_it_was_spelled_before() {
+        for (spelled, known) in
+            [("best effort", "best-effort"), ("best-effort", "best-effort"), ("none", "none")]
+        {
+            let text = format!(
+                r#"{{ "limit": "memory", "value": "1G", "strength": "{spelled}", "means": "" }}"#
+            );
+            let limit: Limit = serde_json::from_str(&text).expect("it is one");
+            assert_eq!(limit.strength, known);
+        }
+    }
 }

@@ -88,6 +88,7 @@ impl Daemon {
         let request = Request {
             id: 0,
             session: session.id.clone(),
+            asker: None,
             kind: KIND.into(),
             wanted: short(&wanted),
             reason: short(&reason),

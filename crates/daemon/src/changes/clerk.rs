@@ -3,7 +3,7 @@
 use super::store::Store;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
-use cowork_api::files::{NameRule, Order, Report, SetInfo, Work};
+use cowork_api::files::{NameRule, Order, Report, SetInfo, Types, Work};
 use cowork_api::keeper::{Reply, Request};
 use cowork_client::types::Command;
 use rustix::fd::OwnedFd;
@@ -36,8 +36,8 @@ impl Daemon {
     ) -> Result<Report, Trouble> {
         let live = store.live().filter(|_| meanwhile == Meanwhile::StandsStill);
         let session = live.map(|session| session.id.clone());
-        let names = self.names_of(store);
-        let order = Box::new(Order { store: store.kept(), work, names });
+        let (names, types) = (self.names_of(store), self.types_of(store));
+        let order = Box::new(Order { store: store.kept(), work, names, types });
         let (reply, handles) = self.engine.call(Request::Clerk { session, order }).await?;
         let (Reply::Reported, Some(report)) = (reply, handles.into_iter().next()) else {
             return Err(Trouble::host("the keeper gave no report", "too many open files?"));
@@ -63,6 +63,21 @@ impl Daemon {
         names.retain(|rule| !usual.contains(rule));
         names.dedup();
         names
+    }
+
+    /// Which types are refused in the folders of a session that lives, where those are others than
+    /// usual.
+    fn types_of(&self, store: &Store) -> Vec<Types> {
+        let Some(session) = store.live() else { return Vec::new() };
+        let doc = session.doc();
+        let usual = cowork_policy::files::default_rules();
+        let types = doc.grants.iter().filter_map(|kept| {
+            let rules = self.rules_for(&doc, &kept.grant).ok()?;
+            let (blocked, contents) = (rules.blocked, rules.blocked_contents);
+            let differs = (&blocked, contents) != (&usual.blocked, usual.blocked_contents);
+            differs.then(|| Types { grant: kept.grant.name.clone(), blocked, contents })
+        });
+        types.collect()
     }
 
     /// Every set of a store.

@@ -5,9 +5,10 @@ use super::show;
 use super::store::Store;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
-use cowork_api::files::{Mutation, Place, Report, Selection, Sets, Work};
+use cowork_api::files::{Change, Mutation, Place, Report, Selection, SetInfo, Sets, Work};
 use cowork_api::keeper::{Reply, Request};
 use cowork_client::types::{ChangeSet, Changes, Difference, History, SessionHistory};
+use cowork_sandbox::away;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +29,8 @@ const MAX_FILES: u64 = 1_000_000;
 pub(crate) struct Wanted {
     pub(crate) set: Option<u32>,
     pub(crate) path: Option<PathBuf>,
+    /// Only what one command did.
+    pub(crate) command: Option<u32>,
 }
 
 impl Wanted {
@@ -46,19 +49,28 @@ impl Daemon {
         wanted: &Wanted,
     ) -> Result<Changes, Trouble> {
         let store = self.store(id)?;
-        let selection = wanted.selection(&store)?;
+        let mut selection = wanted.selection(&store)?;
+        if let Some(command) = wanted.command {
+            let sets = self.sets(&store).await?;
+            let commands = self.match_commands(&store, &sets)?;
+            let numbers: Vec<u32> = sets
+                .iter()
+                .map(|set| set.set)
+                .filter(|set| wanted.set.is_none_or(|wanted| wanted == *set))
+                .filter(|set| commands.get(set) == Some(&command))
+                .collect();
+            if numbers.is_empty() {
+                let session = store.entry.session.clone();
+                return Ok(Changes { session, sets: Vec::new(), changes: Vec::new() });
+            }
+            selection.sets = Sets::Numbers(numbers);
+        }
         let report = self.clerk(&store, Work::Changes(selection), Meanwhile::GoesOn).await?;
         let Report::Changes { sets, changes } = report else { return Err(misfit()) };
         if wanted.set.is_some_and(|wanted| !sets.iter().any(|known| known.set == wanted)) {
             return Err(no_set(wanted));
         }
-        let commands = self.match_commands(&store, &sets)?;
-        let changes = changes.into_iter().map(|change| show::change(&store.entry, change));
-        Ok(Changes {
-            session: store.entry.session.clone(),
-            changes: changes.collect(),
-            sets: sets.into_iter().map(|set| show::set(set, &commands)).collect(),
-        })
+        self.told(&store, sets, changes)
     }
 
     /// What commands changed since a moment.
@@ -81,10 +93,20 @@ impl Daemon {
         let work = Work::Changes(Selection { sets: numbers, paths: Vec::new() });
         let report = self.clerk(&store, work, Meanwhile::GoesOn).await?;
         let Report::Changes { sets, changes } = report else { return Err(misfit()) };
-        let commands = self.match_commands(&store, &sets)?;
+        self.told(&store, sets, changes)
+    }
+
+    /// What a clerk found, as the API says it.
+    fn told(
+        &self,
+        store: &Store,
+        sets: Vec<SetInfo>,
+        changes: Vec<Change>,
+    ) -> Result<Changes, Trouble> {
+        let commands = self.match_commands(store, &sets)?;
         let changes = changes.into_iter().map(|change| show::change(&store.entry, change));
         Ok(Changes {
-            session,
+            session: store.entry.session.clone(),
             changes: changes.collect(),
             sets: sets.into_iter().map(|set| show::set(set, &commands)).collect(),
         })
@@ -151,7 +173,7 @@ impl Daemon {
                 };
                 sets.retain(|set| set.folders.iter().any(below));
             } else {
-                let work = Work::Mutations { after: 0, most: MAX_MUTATIONS };
+                let work = Work::Mutations { after: 0, most: MAX_MUTATIONS, looked: u64::MAX };
                 let report = self.clerk(store, work, Meanwhile::GoesOn).await?;
                 let Report::Mutations { mutations, .. } = report else { return Err(misfit()) };
                 let about = mutations.iter().filter(|one| is_about(one, &places));
@@ -167,7 +189,9 @@ impl Daemon {
         if stores.is_empty() {
             return 0;
         }
-        let folders = stores.iter().map(|store| store.kept().path).collect();
+        let away = stores.iter().flat_map(|store| away::all_in(&store.path));
+        let away = away.map(|away| away::path(&away).as_os_str().as_bytes().to_vec());
+        let folders = stores.iter().map(|store| store.kept().path).chain(away).collect();
         match self.engine.call(Request::Weigh { folders, most: MAX_FILES }).await {
             Ok((Reply::Weighed(bytes), _)) => bytes,
             _ => 0,
@@ -208,6 +232,7 @@ mod tests {
             operation: "rename".into(),
             at: place("a/old"),
             to: Some(b"b/new".to_vec()),
+            lost: None,
         };
         for path in ["a", "a/old", "b", "b/new", ""] {
             assert!(is_about(&mutation, &[place(path)]), "{path}");

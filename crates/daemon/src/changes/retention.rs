@@ -18,6 +18,7 @@ pub(crate) async fn tidy(daemon: Arc<Daemon>) {
     loop {
         // What cannot be removed now is removed another day.
         drop(daemon.tidy_stores().await);
+        daemon.clear_left_away().await;
         tokio::time::sleep(EVERY).await;
     }
 }

@@ -77,6 +77,7 @@ fn mark(mark: files::Mark) -> ChangeMark {
         files::Mark::RunsHere(why) => (MarkKind::RunsHere, Some(why)),
         files::Mark::Protected(why) => (MarkKind::Protected, Some(why)),
         files::Mark::Conflict => (MarkKind::Conflict, None),
+        files::Mark::RefusedType(why) => (MarkKind::RefusedType, Some(why)),
     };
     ChangeMark { mark, reason }
 }

@@ -6,9 +6,11 @@ use crate::daemon::Daemon;
 use crate::folders;
 use crate::session::{Session, has_sandbox};
 use crate::trouble::Trouble;
-use cowork_api::files::Kept;
+use cowork_api::files::{Away, Kept};
+use cowork_api::keeper::Request;
 use cowork_api::plan::Identity;
 use cowork_client::types::{Access, ChangedFolder, Grant};
+use cowork_sandbox::away;
 use cowork_sandbox::folder::Folder;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -190,14 +192,47 @@ impl Daemon {
     pub(super) async fn remove_store(self: &Arc<Self>, store: &Store) -> Result<(), Trouble> {
         // Nobody looks into one that is only partly there.
         self.put_entry(&store.name, &Entry { removing: true, ..store.entry.clone() })?;
+        for away in away::all_in(&store.path) {
+            if !self.clear_away(&away).await {
+                // Its disk is not there, or says no: another day.
+                cowork_sys::ignore(away::remember(&self.folders.state, &away));
+            }
+        }
         // An empty one needs no help.
         if rustix::fs::rmdir(&store.path).is_err() {
             let Kept { path, folder } = store.kept();
-            let request = cowork_api::keeper::Request::RemoveHome { path, folder };
+            let request = Request::RemoveHome { path, folder };
             self.engine.call(request).await?;
         }
         self.book.catalogue.unset(&key(&store.name))?;
         Ok(())
+    }
+
+    /// Removes the trash that a store has on another mount. Whether it is gone.
+    async fn clear_away(self: &Arc<Self>, away: &Away) -> bool {
+        match away::look(away) {
+            away::State::Absent => return false,
+            away::State::Gone => {}
+            away::State::There(folder) => {
+                let path = away::path(away).as_os_str().as_bytes().to_vec();
+                let removed = self.engine.call(Request::RemoveHome { path, folder }).await;
+                // The keeper may not see what was mounted after it started.
+                if removed.is_err() || away::look(away) != away::State::Gone {
+                    return false;
+                }
+            }
+        }
+        away::remove_around(away);
+        true
+    }
+
+    /// Removes trashes of stores that are gone, where that was not possible when these were removed.
+    pub(super) async fn clear_left_away(self: &Arc<Self>) {
+        for away in away::all_in(&self.folders.state) {
+            if self.clear_away(&away).await {
+                cowork_sys::ignore(away::forget(&self.folders.state, &away));
+            }
+        }
     }
 
     /// A store whose session went without a word has ended.

@@ -1,8 +1,8 @@
 //! Agents, and sessions that are made ready for one.
 
 use super::extract::{Body, Named};
-use super::sessions::detached;
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::trouble::Trouble;
 use axum::Json;
 use axum::extract::State;

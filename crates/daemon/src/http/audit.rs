@@ -8,11 +8,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use cowork_audit::Filter;
+use cowork_audit::{Filter, Head, LedgerError};
 use cowork_client::types::{AuditProblem, Page, Record, Verified};
 use hyper::body::Bytes;
 use serde::Deserialize;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::mpsc;
@@ -53,7 +54,7 @@ enum Format {
 /// The last second of the year 9999: later than any record can be is as good as no bound.
 const LAST: u64 = 253_402_300_799;
 
-fn unread(error: impl std::error::Error) -> Trouble {
+pub(super) fn unread(error: impl std::error::Error) -> Trouble {
     Trouble::host("the audit could not be read", crate::trouble::chain(&error))
 }
 
@@ -91,12 +92,22 @@ pub(super) async fn list(
 ) -> Result<Json<Page<Record>>, Trouble> {
     let part = Part { cursor: wanted.cursor.clone(), limit: wanted.limit };
     let limit = usize::try_from(part.limit()?).unwrap_or(usize::MAX);
-    let filter = wanted.filter(part.after()?, limit)?;
     let folder = daemon.book.audit_folder().to_path_buf();
-    let found = tokio::task::spawn_blocking(move || cowork_audit::read(&folder, &filter))
-        .await
-        .map_err(unread)?
-        .map_err(unread)?;
+    Ok(Json(waited(move || page(&folder, &wanted, limit)).await?))
+}
+
+/// Does what may take long beside everything else.
+async fn waited<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
+    tokio::task::spawn_blocking(work).await.map_err(unread)?
+}
+
+/// A page of the records that are wanted.
+pub(super) fn page(folder: &Path, wanted: &Wanted, limit: usize) -> Result<Page<Record>, Trouble> {
+    let part = Part { cursor: wanted.cursor.clone(), limit: None };
+    let filter = wanted.filter(part.after()?, limit)?;
+    let found = cowork_audit::read(folder, &filter).map_err(unread)?;
     let next = found.last().filter(|_| found.len() >= limit).map(|last| last.seq.to_string());
     let items = found.into_iter().map(|record| Record {
         seq: record.seq,
@@ -107,61 +118,82 @@ pub(super) async fn list(
         previous: record.previous,
         hash: record.hash,
     });
-    Ok(Json(Page { items: items.collect(), next }))
+    Ok(Page { items: items.collect(), next })
 }
 
 pub(super) async fn verify(State(daemon): Shared) -> Result<Json<Verified>, Trouble> {
     let known = daemon.book.known_head()?;
     let folder = daemon.book.audit_folder().to_path_buf();
-    let found = tokio::task::spawn_blocking(move || cowork_audit::verify(&folder, known.as_ref()))
-        .await
-        .map_err(unread)?
-        .map_err(unread)?;
+    Ok(Json(waited(move || verified(&folder, known.as_ref())).await?))
+}
+
+/// What is wrong with the records in a folder.
+pub(super) fn verified(folder: &Path, known: Option<&Head>) -> Result<Verified, Trouble> {
+    let found = cowork_audit::verify(folder, known).map_err(unread)?;
     let problems = found.problems.into_iter().map(|problem| AuditProblem {
         file: problem.file,
         line: problem.line,
         sentence: problem.sentence,
+        record: problem.record,
     });
     let problems: Vec<AuditProblem> = problems.collect();
-    Ok(Json(Verified {
+    Ok(Verified {
         whole: problems.is_empty(),
         records: found.records,
         files: found.files,
         head: found.head.hash,
         problems,
-    }))
+    })
 }
 
 pub(super) async fn export(
     State(daemon): Shared,
     Queried(wanted): Queried<Exported>,
 ) -> Result<Response, Trouble> {
-    let format = wanted.format.unwrap_or(Format::Jsonl);
-    let filter = Filter {
-        session: wanted.session,
-        kind: wanted.kind,
-        since: moment(wanted.since.as_ref())?,
-        until: moment(wanted.until.as_ref())?,
-        ..Filter::default()
+    let kind = match wanted.format() {
+        Format::Jsonl => "application/jsonl",
+        Format::Csv => "text/csv; charset=utf-8",
     };
+    let filter = wanted.filter()?;
     let folder = daemon.book.audit_folder().to_path_buf();
     let (sender, body) = Streamed::channel();
     tokio::task::spawn_blocking(move || {
         let mut pieces = std::io::BufWriter::with_capacity(64 * 1024, Pieces(sender));
-        let written = match format {
-            Format::Jsonl => cowork_audit::export_jsonl(&folder, &filter, &mut pieces),
-            Format::Csv => cowork_audit::export_csv(&folder, &filter, &mut pieces),
-        };
         // A client that stops reading ends it.
-        if written.is_ok() {
+        if wanted.write(&folder, &filter, &mut pieces).is_ok() {
             drop(pieces.flush());
         }
     });
-    let kind = match format {
-        Format::Jsonl => "application/jsonl",
-        Format::Csv => "text/csv; charset=utf-8",
-    };
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+impl Exported {
+    fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Jsonl)
+    }
+
+    pub(super) fn filter(&self) -> Result<Filter, Trouble> {
+        Ok(Filter {
+            session: self.session.clone(),
+            kind: self.kind.clone(),
+            since: moment(self.since.as_ref())?,
+            until: moment(self.until.as_ref())?,
+            ..Filter::default()
+        })
+    }
+
+    /// Writes the records of a folder.
+    pub(super) fn write(
+        &self,
+        folder: &Path,
+        filter: &Filter,
+        out: &mut dyn Write,
+    ) -> Result<u64, LedgerError> {
+        match self.format() {
+            Format::Jsonl => cowork_audit::export_jsonl(folder, filter, out),
+            Format::Csv => cowork_audit::export_csv(folder, filter, out),
+        }
+    }
 }
 
 /// Writes to a body from a thread that may wait.

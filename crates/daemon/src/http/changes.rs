@@ -2,9 +2,9 @@
 
 use super::extract::{Body, Named, count};
 use super::files::parameter;
-use super::sessions::detached;
 use crate::changes::Wanted;
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::trouble::Trouble;
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +24,13 @@ fn wanted(uri: &Uri) -> Result<Wanted, Trouble> {
         let number = number.filter(|&number| number > 0);
         number.ok_or_else(|| Trouble::malformed("`set` is not the number of a set"))
     });
-    Ok(Wanted { set: set.transpose()?, path: parameter(uri, "path")? })
+    let command = text(uri, "command")?.map(|command| {
+        let number = count(&command).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|&number| number > 0);
+        number.ok_or_else(|| Trouble::malformed("`command` is not the number of a command"))
+    });
+    let command = command.transpose()?;
+    Ok(Wanted { set: set.transpose()?, path: parameter(uri, "path")?, command })
 }
 
 /// The value of a query's parameter.

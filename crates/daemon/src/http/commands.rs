@@ -1,10 +1,10 @@
 //! Commands of a session.
 
 use super::extract::{Body, Named, Numbers, Part, Queried, count};
-use super::sessions::detached;
 use super::stream::Streamed;
 use super::websocket::{self, Handshake};
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::session::{Attachment, Role, Run, Session, grace, takes_input};
 use crate::trouble::Trouble;
 use axum::Json;
@@ -12,7 +12,9 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cowork_client::stream::PROTOCOL;
-use cowork_client::types::{Cancel, Command, CommandState, NewCommand, Page, SignalCommand, Size};
+use cowork_client::types::{
+    Cancel, Command, CommandState, NewCommand, Page, SignalCommand, Size, UsageOfCommand,
+};
 use cowork_session::life::{Misfit, State as Life};
 use cowork_session::output::{Reader, Stream};
 use hyper::body::Bytes;
@@ -107,6 +109,14 @@ pub(super) async fn show(
 ) -> Result<Json<Command>, Trouble> {
     let session = daemon.session(&numbers.session)?;
     daemon.command(&session, numbers.number).map(Json)
+}
+
+pub(super) async fn usage(
+    State(daemon): Shared,
+    numbers: Numbers,
+) -> Result<Json<UsageOfCommand>, Trouble> {
+    let session = daemon.session(&numbers.session)?;
+    daemon.usage_of_command(&session, numbers.number).await.map(Json)
 }
 
 #[derive(Debug, Default, Deserialize)]

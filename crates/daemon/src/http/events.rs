@@ -1,6 +1,6 @@
 //! Events: as a stream that can be taken up again, or in parts.
 
-use super::extract::{Part, Queried};
+use super::extract::{self, Queried};
 use super::stream::Streamed;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use cowork_client::types::{CloudEvent, Event, Page};
+use cowork_client::types::{CloudEvent, Event, Gap, Part};
 use cowork_session::catalogue::{EventFilter, EventRow};
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -63,11 +63,11 @@ pub(super) async fn events(
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let stream = text("accept").is_some_and(|accept| accept.contains("text/event-stream"));
     let resumed = text("last-event-id").map(ToOwned::to_owned);
-    let limit = Part { cursor: None, limit: wanted.limit }.limit()?;
-    let (_, last) = daemon.book.catalogue.event_range()?;
+    let limit = extract::Part { cursor: None, limit: wanted.limit }.limit()?;
+    let (first, last) = daemon.book.catalogue.event_range()?;
     let place = |cursor: Option<String>| match cursor.as_deref() {
         Some("end") => Ok(last),
-        _ => Part { cursor, limit: None }.after(),
+        _ => extract::Part { cursor, limit: None }.after(),
     };
     let asked = place(wanted.after)?;
     let after = match resumed {
@@ -91,7 +91,14 @@ pub(super) async fn events(
         _ => last.max(after),
     };
     let items = found.into_iter().map(|row| format.write(shown(row))).collect();
-    Ok(Json(Page::<Value> { items, next: Some(next.to_string()) }).into_response())
+    let gap = gap(after, first);
+    Ok(Json(Part::<Value> { items, next: Some(next.to_string()), gap }).into_response())
+}
+
+/// What comes after an event that somebody has seen and is no longer kept, if the first that is kept
+/// is this one. Whoever has seen none takes what there is.
+fn gap(after: u64, first: u64) -> Option<Gap> {
+    (after > 0 && after + 1 < first).then(|| Gap { from: after + 1, to: first - 1 })
 }
 
 fn shown(row: EventRow) -> Event {
@@ -112,17 +119,18 @@ async fn feed(
     sender: mpsc::Sender<Bytes>,
 ) {
     let mut latest = daemon.book.latest();
-    if let Ok((first, _)) = daemon.book.catalogue.event_range()
-        && after + 1 < first
-        && after > 0
-    {
-        let lost = format!("event: gap\ndata: {{\"from\":{},\"to\":{}}}\n\n", after + 1, first - 1);
-        if sender.send(lost.into()).await.is_err() {
-            return;
-        }
-    }
     loop {
         latest.mark_unchanged();
+        // Also in the middle: whoever reads more slowly than things happen is told what it missed.
+        let Ok((first, _)) = daemon.book.catalogue.event_range() else { return };
+        if let Some(gap) = gap(after, first) {
+            let data = serde_json::to_string(&gap).unwrap_or_default();
+            if sender.send(format!("event: gap\ndata: {data}\n\n").into()).await.is_err() {
+                return;
+            }
+            after = gap.to;
+            continue;
+        }
         let newest = *latest.borrow();
         let Ok(found) = daemon.book.catalogue.events(after, &filter, BATCH) else { return };
         let Some(last) = found.last() else {

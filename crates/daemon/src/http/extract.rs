@@ -5,6 +5,7 @@ use axum::RequestExt;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use cowork_client::types::Page;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -123,9 +124,48 @@ impl Part {
         }
     }
 
+    /// The part of a whole list that is wanted, in the order of the items' names.
+    pub(crate) fn of<T>(
+        &self,
+        mut all: Vec<T>,
+        name: impl Fn(&T) -> String,
+    ) -> Result<Page<T>, Trouble> {
+        let limit = usize::try_from(self.limit()?).unwrap_or(usize::MAX);
+        all.sort_by_key(&name);
+        if let Some(cursor) = &self.cursor {
+            all.retain(|item| name(item) > *cursor);
+        }
+        let more = all.len() > limit;
+        all.truncate(limit);
+        let next = all.last().filter(|_| more).map(name);
+        Ok(Page { items: all, next })
+    }
+
     /// The number after which it starts.
     pub(crate) fn after(&self) -> Result<u64, Trouble> {
         let Some(cursor) = &self.cursor else { return Ok(0) };
         count(cursor).ok_or_else(|| Trouble::malformed("`cursor` is not one of ours"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Part;
+
+    #[test]
+    fn every_item_is_in_one_part_whatever_comes_and_goes_in_between() {
+        let mut all: Vec<String> = ["e", "b", "d", "a", "c"].map(String::from).into();
+        let part = |cursor: Option<&str>, all: &[String]| {
+            let part = Part { cursor: cursor.map(String::from), limit: Some(2) };
+            let page = part.of(all.to_vec(), Clone::clone).expect("it is one of ours");
+            (page.items.concat(), page.next)
+        };
+        assert_eq!(part(None, &all), ("ab".into(), Some("b".into())));
+        all.retain(|item| item != "b");
+        assert_eq!(part(Some("b"), &all), ("cd".into(), Some("d".into())));
+        assert_eq!(part(Some("d"), &all), ("e".into(), None));
+        assert_eq!(part(Some("e"), &all), (String::new(), None));
+        let none = Part { cursor: None, limit: Some(0) };
+        assert!(none.of(all, Clone::clone).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Grants of a session.
 
 use super::extract::{Body, Named};
-use super::sessions::detached;
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::trouble::Trouble;
 use axum::Json;
 use axum::extract::State;
@@ -18,6 +18,14 @@ pub(super) async fn list(
 ) -> Result<Json<Vec<Grant>>, Trouble> {
     let doc = daemon.session(&id)?.doc();
     Ok(Json(doc.grants.into_iter().map(|kept| kept.grant).collect()))
+}
+
+pub(super) async fn show(
+    State(daemon): Shared,
+    Named((id, name)): Named<(String, String)>,
+) -> Result<Json<Grant>, Trouble> {
+    let doc = daemon.session(&id)?.doc();
+    crate::session::granted(&doc.grants, &name).map(|kept| Json(kept.grant.clone()))
 }
 
 pub(super) async fn grant(

@@ -13,6 +13,7 @@ mod idempotency;
 mod mcp;
 mod network;
 mod openapi;
+mod records;
 mod requests;
 mod routes;
 mod secrets;
@@ -26,6 +27,7 @@ mod wire;
 
 pub(crate) use extract::{Body, Named};
 pub(crate) use openapi::text as openapi;
+pub(crate) use records::answer as answer_from_records;
 
 use crate::daemon::Daemon;
 use crate::folders::Folders;

@@ -1,15 +1,16 @@
 //! The network of a session, rules for all of them, and lists of hosts.
 
-use super::extract::{Body, Named, Queried};
-use super::sessions::detached;
+use super::extract::{Body, Named, Part, Queried};
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::network::presets;
 use crate::trouble::Trouble;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use cowork_client::types::{
-    NamedRule, Network, NetworkChange, NetworkExplanation, Preset, Publish, PublishedPort, Traffic,
+    NamedRule, Network, NetworkChange, NetworkExplanation, Page, Preset, Publish, PublishedPort,
+    Traffic,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -106,10 +107,13 @@ pub(super) async fn list_presets() -> Json<Vec<Preset>> {
     Json(presets())
 }
 
-pub(super) async fn list_rules(State(daemon): Shared) -> Result<Json<Vec<NamedRule>>, Trouble> {
+pub(super) async fn list_rules(
+    State(daemon): Shared,
+    Queried(part): Queried<Part>,
+) -> Result<Json<Page<NamedRule>>, Trouble> {
     let rules = daemon.standing()?.into_iter();
     let named = |rule| NamedRule { name: crate::network::name_of(&rule), rule };
-    Ok(Json(rules.map(named).collect()))
+    part.of(rules.map(named).collect(), |rule| rule.name.clone()).map(Json)
 }
 
 pub(super) async fn remove_rule(

@@ -1,8 +1,8 @@
 //! What sessions ask for.
 
 use super::extract::{Body, Named, Part, Queried};
-use super::sessions::detached;
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::session::shown_request;
 use crate::trouble::Trouble;
 use axum::Json;

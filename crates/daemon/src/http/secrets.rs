@@ -1,19 +1,22 @@
 //! Secrets of the user's. Values come in, and never go out.
 
-use super::extract::{Body, Named};
-use super::sessions::detached;
+use super::extract::{Body, Named, Part, Queried};
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::trouble::Trouble;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use cowork_client::types::{NewSecret, Secret};
+use cowork_client::types::{NewSecret, Page, Secret};
 use std::sync::Arc;
 
 type Shared = State<Arc<Daemon>>;
 
-pub(super) async fn list(State(daemon): Shared) -> Result<Json<Vec<Secret>>, Trouble> {
-    daemon.list_secrets().map(Json)
+pub(super) async fn list(
+    State(daemon): Shared,
+    Queried(part): Queried<Part>,
+) -> Result<Json<Page<Secret>>, Trouble> {
+    part.of(daemon.list_secrets()?, |secret| secret.name.clone()).map(Json)
 }
 
 pub(super) async fn set(

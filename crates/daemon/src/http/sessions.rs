@@ -2,6 +2,7 @@
 
 use super::extract::{Body, Named, Part, Queried};
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::session::{Leave, Session, grace};
 use crate::trouble::Trouble;
 use axum::Json;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 type Shared = State<Arc<Daemon>>;
 
-fn shown(daemon: &Daemon, session: &Session) -> Result<Json<Shown>, Trouble> {
+pub(super) fn shown(daemon: &Daemon, session: &Session) -> Result<Json<Shown>, Trouble> {
     let folder = daemon.folders.session(&session.id);
     let mut shown = session.show(&daemon.book, &folder)?;
     shown.network = daemon.network_brief(session, &session.doc());
@@ -112,15 +113,6 @@ pub(super) async fn create(
         shown(&daemon, &session)
     });
     Ok((StatusCode::CREATED, session.await?))
-}
-
-/// Carries something out to its end, whether or not the client waits for it: what is begun is
-/// finished.
-pub(super) async fn detached<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
-) -> Result<T, Trouble> {
-    let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|error| Err(Trouble::host("the work broke off", error)))
 }
 
 pub(super) async fn show(
@@ -269,7 +261,8 @@ pub(super) async fn processes(
 pub(super) async fn usage_history(
     State(daemon): Shared,
     Named(id): Named<String>,
-) -> Result<Json<Vec<Usage>>, Trouble> {
+    Queried(part): Queried<Part>,
+) -> Result<Json<Page<Usage>>, Trouble> {
     let session = daemon.session(&id)?;
-    Ok(Json(Daemon::usage_history(&session)))
+    part.of(Daemon::usage_history(&session), |usage| usage.time.clone()).map(Json)
 }

@@ -1,8 +1,8 @@
 //! Tasks of a session.
 
 use super::extract::{Body, Named, Part, Queried, count};
-use super::sessions::detached;
 use crate::daemon::Daemon;
+use crate::keyed::detached;
 use crate::tasks::What;
 use crate::trouble::Trouble;
 use axum::Json;

@@ -69,6 +69,7 @@ impl Daemon {
         let request = Request {
             id: 0,
             session: session.id.clone(),
+            asker: None,
             kind: KIND.into(),
             wanted,
             reason: short(&reason(target)),
@@ -114,7 +115,11 @@ impl Daemon {
         for mut request in self.pending_requests(Some(&session.id))? {
             if request.kind == KIND && !held.contains(&request.id) {
                 request.note = Some("withdrawn: nothing waits for it any more".into());
-                self.close_request(request, RequestState::Expired)?;
+                match self.close_request(request, RequestState::Expired) {
+                    // The user was quicker.
+                    Err(trouble) if trouble.code == "answered" => {}
+                    done => drop(done?),
+                }
             }
         }
         Ok(())

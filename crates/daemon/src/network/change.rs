@@ -2,7 +2,6 @@
 
 use super::line::Line;
 use super::parse::name_of;
-use super::rules::inspects;
 use super::trust;
 use crate::daemon::Daemon;
 use crate::session::{Doc, Session};
@@ -154,7 +153,7 @@ impl Daemon {
     pub(crate) fn trust_as_needed(&self, doc: &Doc, rules: &Rules) -> Result<(), Trouble> {
         let about = self.folders.session(&doc.id).join("about");
         let authority = doc.network.egress.as_ref().and_then(super::KeptEgress::authority);
-        let done = match authority.filter(|_| inspects(rules)) {
+        let done = match authority.filter(|_| cowork_policy::egress::inspects(rules)) {
             Some(authority) => trust::install(&about, &authority),
             None => trust::lay(&about),
         };

@@ -2,9 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cowork_api::egress::{Rules, Spent, Window};
 use cowork_client::types::PublishedPort;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most rules whose use is kept: a session has fewer, with those that stand for every session.
+const MAX_RULES: usize = 4096;
 
 /// The network of a session, as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +24,43 @@ pub(crate) struct KeptNetwork {
     pub(crate) restarts: u32,
     /// Ports that the host's loopback reaches.
     pub(crate) published: Vec<PublishedPort>,
+    /// What was used of what rules limit, by the rule's name.
+    pub(crate) spent: BTreeMap<String, KeptSpent>,
+}
+
+/// What was used of what a rule limits: when a window began, in milliseconds since 1970, and how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct KeptSpent {
+    upload: Option<(u64, u64)>,
+    requests: Option<(u64, u64)>,
+}
+
+impl KeptNetwork {
+    /// Notes what was used. An egress process is not believed to have more rules than there can be.
+    pub(crate) fn note_spent(&mut self, spent: Vec<Spent>) {
+        let kept = |window: Window| (window.since, window.used);
+        for Spent { rule, upload, requests } in spent {
+            if self.spent.len() < MAX_RULES || self.spent.contains_key(&rule) {
+                let spent = KeptSpent { upload: upload.map(kept), requests: requests.map(kept) };
+                self.spent.insert(rule, spent);
+            }
+        }
+    }
+
+    /// What was used of what these rules limit, for a process that begins. What others limited is
+    /// forgotten.
+    pub(crate) fn spent_by(&mut self, rules: &Rules) -> Vec<Spent> {
+        let names: BTreeSet<&str> = rules.rules.iter().map(|rule| rule.name.as_str()).collect();
+        self.spent.retain(|rule, _| names.contains(rule.as_str()));
+        let window = |(since, used)| Window { since, used };
+        let told = |(rule, spent): (&String, &KeptSpent)| Spent {
+            rule: rule.clone(),
+            upload: spent.upload.map(window),
+            requests: spent.requests.map(window),
+        };
+        self.spent.iter().map(told).collect()
+    }
 }
 
 /// An egress process.

@@ -5,20 +5,23 @@
 //! or when the daemon shuts the line down.
 
 use super::whose::Owners;
-use crate::engine::Packets;
+use crate::engine::{Answer, Engine, Packets};
 use crate::trouble::Trouble;
+use crate::watched::watched_for;
 use cowork_api::egress::{Flow, FromEgress, Socket, ToEgress};
-use cowork_sandbox::channel::{Channel, MAX_HANDLES, Peer};
+use cowork_api::keeper::{Reply, Request};
+use cowork_sandbox::channel::{MAX_HANDLES, Peer};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::sync::oneshot;
 
+/// Longest wait for the keeper to start a process.
+const STARTED: Duration = Duration::from_secs(20);
 /// Longest wait for the process to be at work.
 const READY: Duration = Duration::from_secs(5);
 /// Longest wait for an answer of it.
@@ -60,51 +63,70 @@ pub(crate) struct Line {
     renewing: AtomicUsize,
     /// Ports that it listens on.
     ports: Mutex<BTreeSet<u16>>,
-    /// The process, where it is a child of this daemon.
-    child: Mutex<Option<Child>>,
+    /// The process, where it is known for sure.
+    process: Mutex<Option<OwnedFd>>,
 }
 
-/// A process that was started, and our end of its line.
+/// A process that was started: our end of its line, and a handle on it.
 pub(crate) struct Started {
-    pub(crate) child: Child,
+    pub(crate) pid: i32,
     pub(crate) end: OwnedFd,
+    pub(crate) process: OwnedFd,
 }
 
-/// Starts a process from the program beside this one. What it has to say goes to `log`.
-pub(crate) fn launch(log: &Path) -> Result<Started, Trouble> {
-    let failed = |error: std::io::Error| {
-        Trouble::host("cannot start the session's egress process", error)
-            .with_hint("run `cowork doctor`")
-    };
-    let program = std::env::current_exe().map_err(failed)?.with_file_name("cowork-egress");
-    let (ours, theirs) = Channel::pair().map_err(|errno| failed(errno.into()))?;
-    let log = std::fs::File::options().create(true).append(true).open(log).map_err(failed)?;
-    let child = Command::new(program)
-        .env_clear()
-        .current_dir("/")
-        // A signal from a terminal is not for it.
-        .process_group(0)
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
-        .stderr(Stdio::from(log))
-        .spawn()
-        .map_err(failed)?;
-    Ok(Started { child, end: ours.into() })
+/// A process that the keeper was asked to start.
+pub(crate) struct Starting(oneshot::Receiver<Answer>);
+
+/// Has the keeper start a process. What it has to say goes to `log`.
+pub(crate) async fn launch(engine: &Arc<Engine>, log: Option<&Path>) -> Result<Starting, Trouble> {
+    let open = |log: &Path| std::fs::File::options().create(true).append(true).open(log);
+    let log = log.map(open).transpose().map_err(unstarted)?;
+    let log: Vec<BorrowedFd<'_>> = log.iter().map(AsFd::as_fd).collect();
+    engine.ask(Request::StartEgress, &log).await.map(Starting)
 }
 
-impl Started {
+fn unstarted(error: impl std::fmt::Display) -> Trouble {
+    Trouble::host("cannot start the session's egress process", error)
+        .with_hint("run `cowork doctor`")
+}
+
+impl Starting {
+    /// Waits until it is started.
+    pub(crate) async fn started(self) -> Result<Started, Trouble> {
+        let answer = tokio::time::timeout(STARTED, self.0).await;
+        let answer = answer.map_err(|_late| {
+            unstarted("the keeper does not answer")
+                .with_hint("one of another version may run: `cowork daemon --stop` ends it")
+        })?;
+        let (reply, handles) = answer.map_err(|_gone| unstarted("the keeper is gone"))??;
+        let (Reply::Egress { pid }, Ok([end, process])) =
+            (reply, <[OwnedFd; 2]>::try_from(handles))
+        else {
+            return Err(unstarted("the keeper gave an answer that does not fit"));
+        };
+        Ok(Started { pid, end, process })
+    }
+
     /// Ends a process that is not needed after all.
-    pub(crate) fn give_up(self) {
-        let pid = i32::try_from(self.child.id()).unwrap_or(0);
-        if let Ok(line) = Line::new(self.end, pid, Some(self.child)) {
-            tokio::spawn(Arc::new(line).bury());
-        }
+    pub(crate) fn give_up(self, engine: &Arc<Engine>) {
+        let engine = Arc::clone(engine);
+        tokio::spawn(async move {
+            if let Ok(started) = self.started().await
+                && let Ok(line) = Line::new(started.end, started.pid, Some(started.process))
+            {
+                Arc::new(line).bury(engine).await;
+            }
+        });
     }
 }
 
 impl Line {
     /// Speaks to a process at the other end of `socket`.
-    pub(crate) fn new(socket: OwnedFd, pid: i32, child: Option<Child>) -> Result<Self, Trouble> {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        pid: i32,
+        process: Option<OwnedFd>,
+    ) -> Result<Self, Trouble> {
         cowork_sys::ignore(cowork_sys::net::refuse_descriptors(socket.as_fd()));
         let packets = Packets::new(socket)
             .map_err(|error| Trouble::host("cannot speak to the egress process", error))?;
@@ -120,7 +142,7 @@ impl Line {
             fetching: AtomicUsize::new(0),
             renewing: AtomicUsize::new(0),
             ports: Mutex::default(),
-            child: Mutex::new(child),
+            process: Mutex::new(process),
         })
     }
 
@@ -323,25 +345,22 @@ impl Line {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Waits until the process is gone, and lets nobody wait for it any more.
-    pub(crate) async fn bury(self: Arc<Self>) {
+    /// Lets nobody wait for the process any more, which is gone or leaves. One that does not is ended.
+    pub(crate) async fn bury(self: Arc<Self>, engine: Arc<Engine>) {
         /// How long it may take to leave.
         const LEAVING: Duration = Duration::from_secs(5);
-        const PAUSE: Duration = Duration::from_millis(5);
         self.gone.store(true, Ordering::Relaxed);
         *self.waiting() = Waiting::default();
         self.packets.shut_down();
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut child) = child else { return };
-        let deadline = tokio::time::Instant::now() + LEAVING;
-        while matches!(child.try_wait(), Ok(None)) {
-            if tokio::time::Instant::now() >= deadline {
-                // As root it has another user id, and the daemon no capability: then it is left alone,
-                // and must not be waited for by anybody.
-                cowork_sys::ignore(child.kill());
-                tokio::time::sleep(LEAVING).await;
-            }
-            tokio::time::sleep(PAUSE).await;
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Ok(process)) = process.map(|process| watched_for(process, Interest::READABLE))
+        else {
+            return;
+        };
+        let left = tokio::time::timeout(LEAVING, process.readable()).await;
+        // As root it has another user id, and the daemon no capability: the keeper has.
+        if left.is_err() && engine.has_keeper() {
+            drop(engine.post(Request::EndEgress { pid: self.pid }, &[]).await);
         }
     }
 }

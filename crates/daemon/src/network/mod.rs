@@ -35,7 +35,7 @@ pub(crate) use files::has_files;
 pub(crate) use har::har;
 pub(crate) use kept::{KeptEgress, KeptNetwork};
 pub(crate) use kept_secret::Known;
-pub(crate) use line::{Line, Started};
+pub(crate) use line::{Line, Starting};
 pub(crate) use parse::{name_of, presets};
 pub(crate) use rules::MAX_URL;
 pub(crate) use secrets::{Secrets, take_own};

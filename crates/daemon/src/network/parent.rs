@@ -3,8 +3,8 @@
 //! Invariant: it is written down with the session, so it has no password. One with a password is the
 //! daemon's own, and known to nobody else.
 
+use crate::proxy;
 use crate::session::Doc;
-use crate::settings;
 use crate::trouble::Trouble;
 use cowork_api::egress::Parent;
 use cowork_client::types::WantedNetwork;
@@ -22,6 +22,6 @@ pub(super) fn wanted(network: &WantedNetwork) -> Result<Option<Parent>, Trouble>
         return Err(Trouble::refused("bad-rule", sentence)
             .with_hint("start the daemon with COWORK_PARENT_PROXY for one that needs it"));
     }
-    let parsed = settings::parent(&parent.url, &parent.except);
+    let parsed = proxy::parent(&parent.url, &parent.except);
     parsed.map(Some).map_err(|sentence| Trouble::refused("bad-rule", sentence))
 }

@@ -8,16 +8,16 @@
 //! refused by the place that renews it stays refused until the user sets the secret anew.
 
 use super::kept_secret::{Kept, KeptRenewal, is_value, moment};
-use super::line::{Line, launch};
+use super::line::{Line, Started, launch};
 use super::secrets::Key;
 use crate::daemon::Daemon;
+use crate::engine::Engine;
 use crate::session::Session;
 use crate::trouble::Trouble;
 use cowork_api::egress::{Errand, FromEgress, Hidden, NotRenewed, Returned, ToEgress};
 use cowork_client::types::{Renewal, RenewalEncoding};
 use serde::Deserialize;
 use serde_json::json;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -130,7 +130,7 @@ impl Daemon {
             roots: self.settings.roots.clone(),
             parent: self.settings.parent.clone(),
         };
-        let returned = run(errand).await.map_err(Failure::Later)?;
+        let returned = run(&self.engine, errand).await.map_err(Failure::Later)?;
         understand(&host, &returned)
     }
 
@@ -241,11 +241,11 @@ impl Daemon {
 }
 
 /// Has a request made by a process of its own.
-async fn run(errand: Errand) -> Result<Returned, String> {
+async fn run(engine: &Arc<Engine>, errand: Errand) -> Result<Returned, String> {
     let sentence = |trouble: Trouble| trouble.line();
-    let started = launch(Path::new("/dev/null")).map_err(sentence)?;
-    let pid = i32::try_from(started.child.id()).unwrap_or(0);
-    let line = Arc::new(Line::new(started.end, pid, Some(started.child)).map_err(sentence)?);
+    let starting = launch(engine, None).await.map_err(sentence)?;
+    let Started { pid, end, process } = starting.started().await.map_err(sentence)?;
+    let line = Arc::new(Line::new(end, pid, Some(process)).map_err(sentence)?);
     let made = async {
         line.tell(&ToEgress::Errand(Box::new(errand))).await.map_err(sentence)?;
         match line.hear().await {
@@ -254,7 +254,7 @@ async fn run(errand: Errand) -> Result<Returned, String> {
         }
     };
     let made = tokio::time::timeout(PATIENCE, made).await;
-    tokio::spawn(Arc::clone(&line).bury());
+    tokio::spawn(Arc::clone(&line).bury(Arc::clone(engine)));
     made.unwrap_or_else(|_late| Err("it takes too long".to_owned()))
 }
 

@@ -1,13 +1,13 @@
 //! From what the user asked for to the rules an egress process goes by.
 
-use super::kept_secret::Known;
+use super::kept_secret::{KeptRenewal, Known};
 use super::parse::{parse, preset_rules};
 use super::{parent, secrets};
 use crate::daemon::Daemon;
 use crate::session::{Doc, Session};
 use crate::trouble::Trouble;
-use cowork_api::egress::{Action, Carrier, Otherwise, Rule, Rules, Socket, Tls};
-use cowork_client::types::{self, NetworkExplanation, NetworkRule, WantedNetwork};
+use cowork_api::egress::{Action, Carrier, Host, Otherwise, Rule, Rules, Socket};
+use cowork_client::types::{self, NetworkExplanation, NetworkRule, RuleAction, WantedNetwork};
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment, rule};
 
 /// Most ports that are listened on where not every port arrives.
@@ -22,22 +22,6 @@ pub(crate) fn carrier(text: &str) -> Result<Carrier, Trouble> {
 pub(crate) fn check_host(host: &str) -> Result<(), Trouble> {
     let rule = NetworkRule { host: host.to_owned(), ..NetworkRule::default() };
     parse(&rule, None).map(drop)
-}
-
-/// Whether something may be looked into: what the user is asked about is, to hold the request and not
-/// the greeting.
-pub(crate) fn inspects(rules: &Rules) -> bool {
-    let asks = |rule: &Rule| rule.action == Action::Ask;
-    if rules.otherwise == Otherwise::Ask || rules.rules.iter().any(asks) {
-        return true;
-    }
-    rules.rules.iter().any(|rule| match rule.tls {
-        Tls::Inspect => true,
-        Tls::Tunnel => false,
-        Tls::AsNeeded => {
-            !rule.http.is_empty() || rule.credential.is_some() || rule.limits.requests.is_some()
-        }
-    })
 }
 
 /// The longest URL that is explained, in characters: with each of them escaped as four bytes, what
@@ -87,6 +71,9 @@ impl Daemon {
         }
         for (name, rule) in rules_of_secrets(&wanted.secrets, known) {
             rules.push(Rule { name, ..with_secret(&rule, known)? });
+        }
+        for (name, rule) in denials_of_renewals(wanted, known) {
+            rules.push(Rule { name, ..parse(&rule, None)? });
         }
         for rule in self.standing()? {
             rules.push(with_secret(&rule, known)?);
@@ -190,6 +177,37 @@ fn rules_of_secrets(names: &[String], known: &Known) -> Vec<(String, NetworkRule
         }
     }
     rules
+}
+
+/// Where the tokens of a session's secrets are renewed: that is done on the host, and what is answered
+/// there are tokens that the host does not know of. A rule of the session's own that names the very path
+/// says otherwise.
+fn denials_of_renewals(wanted: &WantedNetwork, known: &Known) -> Vec<(String, NetworkRule)> {
+    let mut denials = Vec::new();
+    for name in secrets::named_by(wanted) {
+        let renewal = known.get(&name).and_then(|kept| kept.renewal.as_ref());
+        let Some(place) = renewal.and_then(KeptRenewal::place) else { continue };
+        let path = place.path.split('?').next().unwrap_or_default().to_owned();
+        let allows = |rule: &NetworkRule| {
+            parse(rule, None).is_ok_and(|rule| {
+                let names = rule.http.iter().any(|request| request.paths.contains(&path));
+                rule.action == Action::Allow && rule.host == Host::Name(place.host.clone()) && names
+            })
+        };
+        if wanted.rules.iter().any(allows) {
+            continue;
+        }
+        let reason = format!("the secret `{name}` is renewed on the host, and nowhere else");
+        let rule = NetworkRule {
+            action: RuleAction::Deny,
+            host: format!("{}:{}", place.host, place.port),
+            paths: vec![path],
+            reason: Some(reason),
+            ..NetworkRule::default()
+        };
+        denials.push((format!("renewal of {name}"), rule));
+    }
+    denials
 }
 
 fn with_secret(rule: &NetworkRule, known: &Known) -> Result<Rule, Trouble> {

@@ -4,7 +4,7 @@
 //! While there is none nothing passes: the listeners are still there, held by the keeper, and
 //! nobody accepts.
 
-use super::line::{self, Line};
+use super::line::{self, Line, Started};
 use super::{KeptEgress, Tally, parent, trust};
 use crate::book::now;
 use crate::daemon::Daemon;
@@ -20,7 +20,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use serde_json::json;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where a process says what it has to say, in the folder of its session.
 const LOG: &str = "egress.log";
@@ -32,16 +32,19 @@ const FAREWELL: Duration = Duration::from_millis(300);
 /// Records are acknowledged after this time, or this many of them.
 const ACKNOWLEDGE: Duration = Duration::from_millis(50);
 const MANY: u64 = 256;
+/// What was used of what rules limit is written down after this time: until then both the process and
+/// this one know it.
+const KEEP_SPENT: Duration = Duration::from_secs(1);
 /// Most records that are written down in one step.
 const TOGETHER: usize = 64;
 
 impl Daemon {
     /// Starts the process that is to be the way out of a session, if it has a network, before the
     /// session is there. What goes wrong is told when it is needed.
-    pub(crate) fn prepare_network(&self, session: &Session) {
+    pub(crate) async fn prepare_network(&self, session: &Session) {
         let folder = self.folders.session(&session.id);
         if session.has_network() && folders::make(&folder).is_ok() {
-            session.set_early(line::launch(&folder.join(LOG)).ok());
+            session.set_early(line::launch(&self.engine, Some(&folder.join(LOG))).await.ok());
         }
     }
 
@@ -73,20 +76,22 @@ impl Daemon {
         let doc = session.doc();
         let rules = self.rules_of(&doc)?;
         let secrets = self.secrets_of(&doc)?;
-        let started = match session.set_early(None) {
-            Some(started) => started,
-            None => line::launch(&self.folders.session(&session.id).join(LOG))?,
+        let starting = if let Some(early) = session.set_early(None) {
+            early
+        } else {
+            let log = self.folders.session(&session.id).join(LOG);
+            line::launch(&self.engine, Some(&log)).await?
         };
-        let pid = i32::try_from(started.child.id()).unwrap_or(0);
+        let Started { pid, end, process } = starting.started().await?;
         let deposit = Request::Deposit { session: session.id.clone(), command: EGRESS_LINE };
-        let deposited = self.engine.post(deposit, &[started.end.as_fd()]).await;
-        let line = Arc::new(Line::new(started.end, pid, Some(started.child))?);
+        let deposited = self.engine.post(deposit, &[end.as_fd(), process.as_fd()]).await;
+        let line = Arc::new(Line::new(end, pid, Some(process))?);
         let since = format!("{} {pid}", now());
         let kept = KeptEgress { pid, since: since.clone(), ..KeptEgress::default() };
         let noted = deposited
             .and_then(|()| session.change(&self.book, |doc| doc.network.egress = Some(kept)));
         if let Err(trouble) = noted {
-            tokio::spawn(Arc::clone(&line).bury());
+            tokio::spawn(Arc::clone(&line).bury(Arc::clone(&self.engine)));
             self.let_go(session).await;
             return Err(trouble);
         }
@@ -101,6 +106,8 @@ impl Daemon {
                 parent: parent::of(&doc)?.or_else(|| self.settings.parent.clone()),
             };
             line.tell(&ToEgress::Begin(Box::new(begin))).await?;
+            let spent = session.settle(&self.book, |doc| doc.network.spent_by(&rules));
+            line.tell(&ToEgress::Spent(spent)).await?;
             let (sockets, all_ports) = self.sockets(session, &rules).await?;
             line.hand_over(&sockets).await?;
             let ready = Line::ready(ready).await?;
@@ -194,14 +201,15 @@ impl Daemon {
         session.with_tally(Tally::fall_behind);
         let withdraw = Request::Withdraw { session: session.id.clone(), command: EGRESS_LINE };
         let withdrawn = self.engine.call(withdraw).await.map(|(_, handles)| handles);
-        let end = withdrawn.unwrap_or_default().into_iter().next();
+        let mut withdrawn = withdrawn.unwrap_or_default().into_iter();
+        let (end, process) = (withdrawn.next(), withdrawn.next());
         // One that nobody heard to be at work may not have begun.
         let kept = doc.network.egress.clone().filter(|kept| kept.authority().is_some());
         let (Some(kept), Some(end)) = (kept, end) else {
             self.let_go(session).await;
             return self.open_network(session).await;
         };
-        let line = Arc::new(Line::new(end, kept.pid, None)?);
+        let line = Arc::new(Line::new(end, kept.pid, process)?);
         let known = if kept.all_ports {
             Vec::new()
         } else {
@@ -247,7 +255,7 @@ impl Daemon {
     /// Ends the way out of a session whose sandbox is gone.
     pub(crate) async fn close_network(self: &Arc<Self>, session: &Session) {
         if let Some(early) = session.set_early(None) {
-            early.give_up();
+            early.give_up(&self.engine);
         }
         let Some(line) = session.set_line(None) else { return };
         // What flowed ends with the sandbox, and that is recorded.
@@ -307,7 +315,7 @@ fn attend(
         hear(&daemon, &session, &line, &since).await;
         let current = session.line().is_some_and(|known| Arc::ptr_eq(&known, &line));
         let died = !line.is_closed() && current;
-        tokio::spawn(Arc::clone(&line).bury());
+        tokio::spawn(Arc::clone(&line).bury(Arc::clone(&daemon.engine)));
         if line.is_closed() && session.line().is_none() {
             let place = super::records::place(&session.id);
             cowork_sys::ignore(daemon.book.catalogue.unset(&place));
@@ -324,7 +332,12 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
     let mut acknowledged = taken;
     let mut gap = None;
     let mut waiting = Vec::new();
+    let mut spending: Option<Instant> = None;
     loop {
+        // A session that ends keeps what it is about to forget in memory alone.
+        if spending.is_some_and(|since| since.elapsed() >= KEEP_SPENT) && !line.is_closed() {
+            session.settle(&daemon.book, |_| spending = None);
+        }
         let heard = tokio::select! {
             biased;
             heard = line.hear(), if waiting.len() < TOGETHER => heard,
@@ -343,8 +356,14 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                 drop(line.tell(&ToEgress::Acknowledge { upto: taken }).await);
                 continue;
             }
+            () = tokio::time::sleep(KEEP_SPENT), if spending.is_some() && !line.is_closed() => {
+                continue;
+            }
         };
         let Some(message) = heard else {
+            if spending.is_some() && !line.is_closed() {
+                session.settle(&daemon.book, |_| ());
+            }
             daemon.take_records(session, since, &waiting).await;
             return;
         };
@@ -359,11 +378,9 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                     }
                     continue;
                 }
-                if record.number > taken {
-                    gap = None;
-                }
                 // What an earlier daemon took comes again if it could not say so.
                 if record.number > taken {
+                    gap = None;
                     daemon.attribute(session, line, &mut record).await;
                     taken = record.number;
                     waiting.push(record);
@@ -372,6 +389,10 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
             FromEgress::Ask(mut ask) => {
                 daemon.name_process(session, line, 0, &mut ask.target).await;
                 daemon.host_asked(session, line, &ask);
+            }
+            FromEgress::Spent(spent) => {
+                session.note(|doc| doc.network.note_spent(spent));
+                spending.get_or_insert_with(Instant::now);
             }
             FromEgress::Withdraw { ask } => daemon.host_withdrawn(line, ask),
             FromEgress::Renew { secret, version } if line.begin_renewing() => {

@@ -54,7 +54,7 @@ impl Daemon {
         for name in ["NO_PROXY", "no_proxy"] {
             variables.push((name.to_owned(), INSIDE.to_owned()));
         }
-        if super::rules::inspects(&self.rules_of(&doc)?) {
+        if cowork_policy::egress::inspects(&self.rules_of(&doc)?) {
             // What the host trusts stays as it is where the host's files are shown.
             let bundle = match doc.spec.view {
                 None => BUNDLE.to_owned(),

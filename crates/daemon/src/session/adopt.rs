@@ -70,6 +70,7 @@ impl Daemon {
         session: &Arc<Session>,
         status: Option<Status>,
     ) -> Result<(), Trouble> {
+        self.recall_usage(session)?;
         let doc = session.doc();
         if let Some(leave) = doc.removing {
             self.dismantle(session).await;
@@ -80,14 +81,12 @@ impl Daemon {
             return self.remove(session, Leave::Nothing).await;
         }
         match (doc.state.is_live(), status) {
-            (true, Some(status)) => self.take_over(session, status).await,
-            (true, None) => self.report_lost(session).await,
-            (false, Some(_)) => {
-                self.dismantle(session).await;
-                Ok(())
-            }
-            (false, None) => Ok(()),
+            (true, Some(status)) => self.take_over(session, status).await?,
+            (true, None) => self.report_lost(session).await?,
+            (false, Some(_)) => self.dismantle(session).await,
+            (false, None) => {}
         }
+        self.close_granted(session)
     }
 
     fn has_running(&self, session: &Session) -> Result<bool, Trouble> {
@@ -175,6 +174,7 @@ impl Daemon {
             let since = crate::book::now();
             let hits = cowork_api::keeper::Hits::default();
             doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since, hits });
+            doc.made.get_or_insert_with(crate::book::now);
         })?;
         session.happen(&self.book, Event::Made { running: 0 }, None)?;
         Ok(())

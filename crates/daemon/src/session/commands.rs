@@ -484,6 +484,15 @@ fn refused(why: &Refusal, name: &str, folder: &str) -> Trouble {
         Refusal::NotExecutable { errno } => {
             Trouble::refused("not-executable", format!("the command `{name}` cannot be executed"))
                 .with_cause(said(errno))
+                .with_hint(cowork_policy::plan::not_executable(*errno))
+        }
+        Refusal::NoInterpreter { interpreter } => {
+            let interpreter = String::from_utf8_lossy(interpreter);
+            Trouble::refused(
+                "not-executable",
+                format!("`{name}` is run by `{interpreter}`, which is not in the session"),
+            )
+            .with_hint(cowork_policy::plan::OTHER_INTERPRETER)
         }
         Refusal::Folder { errno } => {
             Trouble::refused("bad-cwd", format!("the command cannot start in `{folder}`"))

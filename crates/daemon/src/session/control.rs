@@ -165,6 +165,7 @@ impl Daemon {
 
     /// Ends the sandbox, if there is one.
     pub(crate) async fn dismantle(self: &Arc<Self>, session: &Arc<Session>) {
+        self.take_stock(session).await;
         let request = Request::Destroy { session: session.id.clone() };
         // Gone is what was wanted.
         drop(self.engine.call(request).await);
@@ -268,8 +269,13 @@ impl Daemon {
             Whom::Foreground => WireWhom::Foreground,
             Whom::Tree => WireWhom::Tree,
         };
+        let guest = session.guest()?;
+        let data = json!({
+            "command": run.number, "signal": wanted.signal, "whom": wanted.whom,
+        });
+        self.book.record("command.signalled", Some(&session.id), &data)?;
         let message = ToInit::Signal { command: run.number, signal: wanted.signal, whom };
-        session.guest()?.tell(&message).await
+        guest.tell(&message).await
     }
 
     /// Stops or continues every process of a command.

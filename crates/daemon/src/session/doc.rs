@@ -1,6 +1,7 @@
 //! What the catalogue keeps of a session, and how it is shown.
 
 use super::remove::Leave;
+use super::used::Used;
 use super::view::KeptView;
 use crate::book::now;
 use crate::changes::KeptChanges;
@@ -52,6 +53,9 @@ pub(crate) struct Doc {
     /// What came of its changes.
     #[serde(default)]
     pub(crate) changes: KeptChanges,
+    /// What it has used.
+    #[serde(default)]
+    pub(crate) used: Used,
 }
 
 /// What the user asked for.
@@ -84,6 +88,19 @@ pub(crate) struct Spec {
     /// The host's files, if it shows them.
     #[serde(default)]
     pub(crate) view: Option<KeptView>,
+    /// What it sees as its skills.
+    #[serde(default)]
+    pub(crate) skills: Option<KeptSkills>,
+}
+
+/// A folder that a session sees as its skills.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptSkills {
+    pub(crate) path: Raw,
+    /// Which folder that was when the user named it: device and inode.
+    pub(crate) is: (u64, u64),
+    /// Why it is sensitive, if it is: the user meant it.
+    pub(crate) sensitive: Option<String>,
 }
 
 /// The sandbox of a session, as it was last seen.
@@ -94,6 +111,13 @@ pub(crate) struct KeptSandbox {
     /// How often it met its limits, as far as that is recorded.
     #[serde(default)]
     pub(crate) hits: Hits,
+}
+
+impl KeptSandbox {
+    /// Whether it is the same one.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.pid == other.pid && self.since == other.since
+    }
 }
 
 /// A grant, and how far it has come.
@@ -204,7 +228,7 @@ impl Doc {
             self.limits.push(Limit {
                 limit: "disk".into(),
                 value: disk.clone(),
-                strength: "best effort".into(),
+                strength: "best-effort".into(),
                 means: "measured while it runs; the session is paused beyond it".into(),
             });
         }
@@ -338,7 +362,7 @@ fn limit(limit: &cowork_api::keeper::LimitState) -> Limit {
         value: limit.value.clone(),
         strength: match limit.strength {
             Strength::Enforced => "enforced",
-            Strength::BestEffort => "best effort",
+            Strength::BestEffort => "best-effort",
             Strength::None => "none",
         }
         .into(),

@@ -60,6 +60,8 @@ impl Daemon {
                 user_us: end.usage.user_us,
                 system_us: end.usage.system_us,
                 peak_kib: end.usage.peak_kib,
+                read: end.usage.read,
+                written: end.usage.written,
                 wall_ms: millis_since(&command.started),
             });
         });

@@ -31,12 +31,15 @@ pub(crate) struct Place {
 }
 
 impl Daemon {
-    /// The host's folder behind a name of the API: `outputs`, `uploads`, or a grant.
+    /// The host's folder behind a name of the API: `outputs`, `uploads`, `skills`, or a grant.
     /// With it, which folder it must be, unless it is the daemon's own.
     fn root_of(&self, session: &Session, root: &str) -> Result<Root, Trouble> {
         let doc = session.doc();
         let own = self.folders.session(&session.id);
         let kept = doc.grants.iter().find(|kept| kept.grant.name == root);
+        if let Some(skills) = doc.spec.skills.filter(|_| root == "skills") {
+            return Ok((doc::path(&skills.path)?, Access::Read, Some(skills.is)));
+        }
         match (root, kept) {
             ("outputs", _) => match &doc.spec.outputs {
                 Some(outputs) => Ok((
@@ -56,7 +59,7 @@ impl Daemon {
                 "no-root",
                 format!("the session has no folder `{}`", root.escape_debug()),
             )
-            .with_hint("`outputs`, `uploads`, or the name of a grant")),
+            .with_hint("`outputs`, `uploads`, `skills` if it has some, or the name of a grant")),
         }
     }
 
@@ -111,8 +114,9 @@ impl Daemon {
                     .map_err(|error| Trouble::refused("bad-path", error.to_string()))?;
                 let host = table.to_host(&path).ok_or_else(|| {
                     let sentence = format!("`{}` is not on the host", inside.display());
-                    Trouble::missing("not-visible", sentence)
-                        .with_hint("only granted folders, outputs, uploads and the home are")
+                    Trouble::missing("not-visible", sentence).with_hint(
+                        "only granted folders, outputs, uploads, skills and the home are",
+                    )
                 })?;
                 Ok(Translated { host: doc::raw(host.as_path()), session: doc::raw(&inside) })
             }
@@ -137,6 +141,9 @@ impl Daemon {
         }
         if let Some(outputs) = &doc.spec.outputs {
             add(doc::path(outputs)?, format!("{}/mnt/outputs", doc.folder()));
+        }
+        if let Some(skills) = &doc.spec.skills {
+            add(doc::path(&skills.path)?, format!("{}/mnt/skills", doc.folder()));
         }
         for kept in &doc.grants {
             add(doc::path(&kept.grant.path)?, kept.grant.at.clone());

@@ -61,47 +61,81 @@ impl Daemon {
         })
     }
 
-    /// Refuses a sensitive place unless it is meant; the reason, if it is.
+    /// Refuses a sensitive place unless it is meant, and records that; the reason, if it is.
     pub(crate) fn refuse_sensitive(
         &self,
+        session: Option<&str>,
         folder: &Folder,
-        access: Access,
-        meant: Meant,
+        (access, meant): (Access, Meant),
     ) -> Result<Option<String>, Trouble> {
-        match self.places.judge(folder, access) {
-            Verdict::Ordinary => Ok(None),
+        let trouble = match self.places.judge(folder, access) {
+            Verdict::Ordinary => return Ok(None),
             Verdict::Refused(sentence) => {
-                Err(Trouble::refused("folder-refused", sentence)
-                    .with_hint("grant a folder of files"))
+                Trouble::refused("folder-refused", sentence).with_hint("grant a folder of files")
             }
-            Verdict::Sensitive(reason) if meant == Meant::Yes => Ok(Some(reason)),
-            Verdict::Sensitive(reason) => Err(not_meant(reason)),
-        }
+            Verdict::Sensitive(reason) if meant == Meant::Yes => return Ok(Some(reason)),
+            Verdict::Sensitive(reason) => not_meant(reason),
+        };
+        Err(self.denied(session, folder.path(), access, trouble))
     }
 
     /// The same for folders below a granted one whose changes are not recorded.
-    fn refuse_direct(&self, path: &Path, new: &NewGrant) -> Result<Option<String>, Trouble> {
-        let mut reasons = Vec::new();
+    fn refuse_direct(
+        &self,
+        session: Option<&str>,
+        path: &Path,
+        new: &NewGrant,
+    ) -> Result<Option<String>, Trouble> {
+        let mut found = None;
         for below in &new.direct {
             let folder = path.join(doc::path(below)?);
-            reasons.extend(self.places.programs_at_risk(&folder, Access::Direct));
+            let reason = self.places.programs_at_risk(&folder, Access::Direct);
+            match reason {
+                Some(reason) if !new.force => {
+                    return Err(self.denied(session, &folder, Access::Direct, not_meant(reason)));
+                }
+                reason => found = found.or(reason),
+            }
         }
-        match reasons.into_iter().next() {
-            Some(reason) if !new.force => Err(not_meant(reason)),
-            reason => Ok(reason),
-        }
+        Ok(found)
     }
 
     /// Refuses another access to a folder that is not like any other with it.
-    fn refuse_regrant(&self, grant: &Grant, access: types::Access) -> Result<(), Trouble> {
-        let reason = self.places.programs_at_risk(&doc::path(&grant.path)?, doc::access(access));
+    fn refuse_regrant(
+        &self,
+        session: &Session,
+        grant: &Grant,
+        access: types::Access,
+    ) -> Result<(), Trouble> {
+        let (path, access) = (doc::path(&grant.path)?, doc::access(access));
+        let reason = self.places.programs_at_risk(&path, access);
         match reason {
             Some(reason) if grant.sensitive.is_none() => {
-                Err(Trouble::forbidden("sensitive", reason).with_hint(
+                let trouble = Trouble::forbidden("sensitive", reason).with_hint(
                     "if you mean it, revoke the folder and grant it again with `--force`",
-                ))
+                );
+                Err(self.denied(Some(&session.id), &path, access, trouble))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Records that a folder is not given, and why; of a session that is to be made nothing else is
+    /// known yet. The answer is why, or that it cannot be recorded.
+    fn denied(
+        &self,
+        session: Option<&str>,
+        path: &Path,
+        access: Access,
+        trouble: Trouble,
+    ) -> Trouble {
+        let data = json!({
+            "path": doc::raw(path), "access": access.to_string(), "rule": trouble.code,
+            "reason": trouble.sentence,
+        });
+        match self.book.record("grant.denied", session, &data) {
+            Ok(()) => trouble,
+            Err(unrecorded) => unrecorded,
         }
     }
 
@@ -114,9 +148,10 @@ impl Daemon {
         crate::changes::check_writes(&new.writes)?;
         crate::changes::check_direct(&new.direct)?;
         let folder = Self::open_folder(&doc::path(&new.path)?)?;
-        let sensitive =
-            self.refuse_sensitive(&folder, doc::access(new.access), Meant::from(new.force))?;
-        let direct = self.refuse_direct(folder.path(), new)?;
+        let id = session.map(|session| session.id.as_str());
+        let wanted = (doc::access(new.access), Meant::from(new.force));
+        let sensitive = self.refuse_sensitive(id, &folder, wanted)?;
+        let direct = self.refuse_direct(id, folder.path(), new)?;
         let sensitive = sensitive.or(direct);
         let path = HostPath::new(folder.path()).map_err(|error| {
             let sentence = format!("`{}` cannot be granted: {error}", folder.path().display());
@@ -253,7 +288,7 @@ impl Daemon {
             return Ok(Regranted { grant: kept.grant, revoked });
         }
         view::refuse_change(&doc)?;
-        self.refuse_regrant(&kept.grant, change.access)?;
+        self.refuse_regrant(session, &kept.grant, change.access)?;
         let before = std::mem::replace(&mut kept.grant.access, change.access);
         let data = json!({ "name": name, "access": change.access, "writes": change.writes });
         self.book.record("grant.changed", Some(&session.id), &data)?;
@@ -402,7 +437,8 @@ fn refuse_ended(state: State) -> Result<(), Trouble> {
     }
 }
 
-fn find<'a>(grants: &'a [KeptGrant], name: &str) -> Result<&'a KeptGrant, Trouble> {
+/// The grant with a name.
+pub(crate) fn find<'a>(grants: &'a [KeptGrant], name: &str) -> Result<&'a KeptGrant, Trouble> {
     grants.iter().find(|kept| kept.grant.name == name).ok_or_else(|| {
         let names: Vec<_> = grants.iter().map(|kept| kept.grant.name.as_str()).collect();
         let hint = match names.as_slice() {

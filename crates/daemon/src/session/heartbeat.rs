@@ -39,6 +39,11 @@ pub(crate) async fn beat(daemon: Arc<Daemon>) {
             if let Some(missed) = check(&session) {
                 let data = json!({ "missed": missed });
                 daemon.book.note("session.heartbeat", Some(&session.id), &data);
+                if missed == 1 {
+                    // What is done about it later is recorded by itself.
+                    let data = json!({ "sandbox": session.doc().sandbox.map(|of| of.pid) });
+                    drop(daemon.book.record("session.unresponsive", Some(&session.id), &data));
+                }
                 if missed >= MISSES {
                     let daemon = Arc::clone(&daemon);
                     tokio::spawn(async move {

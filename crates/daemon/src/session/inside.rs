@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use cowork_client::types::{Ask, Asked};
 use rustix::fd::{AsFd, OwnedFd};
 use serde_json::{Value, json};
@@ -29,6 +29,10 @@ const MAX_LIFE: Duration = Duration::from_mins(11);
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
 type Inside = (Arc<Daemon>, Arc<Session>);
+
+/// The connection that something is asked on, by the number of our socket.
+#[derive(Clone, Copy, Debug)]
+struct Line(u64);
 
 impl Daemon {
     /// Hears what is asked inside a session, until its sandbox ends.
@@ -61,7 +65,8 @@ async fn serve(listener: UnixListener, router: Router) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let router = router.clone();
+        let Ok(stat) = rustix::fs::fstat(&stream) else { continue };
+        let router = router.clone().layer(Extension(Line(stat.st_ino)));
         tokio::spawn(async move {
             let served = crate::http::serve_one(stream, router);
             drop(tokio::time::timeout(MAX_LIFE, served).await);
@@ -76,10 +81,11 @@ async fn nothing() -> Trouble {
 
 async fn ask(
     State((daemon, session)): State<Inside>,
+    Extension(line): Extension<Line>,
     crate::http::Body(ask): crate::http::Body<Ask>,
 ) -> Result<Json<Asked>, Trouble> {
     let wait = Duration::from_secs(ask.wait).min(MAX_WAIT);
-    let request = daemon.ask(&session, &ask).await?;
+    let request = daemon.ask(&session, &ask, Some(line.0)).await?;
     let request = daemon.await_answer(request, wait).await?;
     Ok(Json(shown(&session, &request)))
 }

@@ -1,6 +1,6 @@
 //! Making a session: its folders, its plan, its sandbox.
 
-use super::doc::{self, Doc, KeptGrant, KeptSandbox, Phase, Spec};
+use super::doc::{self, Doc, KeptGrant, KeptSandbox, KeptSkills, Phase, Spec};
 use super::grants::Meant;
 use super::{Session, about, expiry, view};
 use crate::book::now;
@@ -11,7 +11,7 @@ use crate::network::{Known, take_own};
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Hits, Reply, Request, Status};
 use cowork_api::plan::{Identity, SessionPlan, Writing};
-use cowork_client::types::{Life, NewSession, Raw};
+use cowork_client::types::{Life, NewSession, Raw, WantedSkills};
 use cowork_policy::plan::{GrantRequest, Home};
 use cowork_policy::{Access, GrantName, HostPath, SessionId, plan};
 use cowork_sandbox::folder::Folder;
@@ -125,6 +125,7 @@ impl Daemon {
         }
         let home = new.home.as_ref().map(|home| self.pin(home)).transpose()?;
         let outputs = new.outputs.as_ref().map(|outputs| self.pin(outputs)).transpose()?;
+        let skills = new.skills.as_ref().map(|skills| self.judge_skills(skills)).transpose()?;
         Ok(Spec {
             profile: new.profile,
             debugger: new.debugger,
@@ -141,6 +142,7 @@ impl Daemon {
             writes: new.writes,
             headless: new.headless,
             view: None,
+            skills,
         })
     }
 
@@ -148,9 +150,19 @@ impl Daemon {
     /// be that one.
     fn pin(&self, folder: &Raw) -> Result<(Raw, (u64, u64)), Trouble> {
         let opened = Self::open_folder(&doc::path(folder)?)?;
-        self.refuse_sensitive(&opened, Access::Direct, Meant::No)?;
+        self.refuse_sensitive(None, &opened, (Access::Direct, Meant::No))?;
         let identity = opened.identity();
         Ok((doc::raw(opened.path()), (identity.device, identity.inode)))
+    }
+
+    /// The folder that a session is to see as its skills; a sensitive one must be meant.
+    fn judge_skills(&self, wanted: &WantedSkills) -> Result<KeptSkills, Trouble> {
+        let opened = Self::open_folder(&doc::path(&wanted.path)?)?;
+        let meant = (Access::Read, Meant::from(wanted.force));
+        let sensitive = self.refuse_sensitive(None, &opened, meant)?;
+        let identity = opened.identity();
+        let is = (identity.device, identity.inode);
+        Ok(KeptSkills { path: doc::raw(opened.path()), is, sensitive })
     }
 
     /// A session that is not there yet.
@@ -190,6 +202,7 @@ impl Daemon {
             removing: None,
             network: crate::network::KeptNetwork::default(),
             changes: crate::changes::KeptChanges::default(),
+            used: super::used::Used::default(),
         })
     }
 
@@ -232,7 +245,7 @@ impl Daemon {
         let turn = session.turn.lock().await;
         self.insert(&session);
         // Beside the making of the sandbox.
-        self.prepare_network(&session);
+        self.prepare_network(&session).await;
         let made = match made {
             Some(made) => self.finish_pooled(&session, made).await,
             None => self.make_sandbox(&session).await,
@@ -385,6 +398,16 @@ impl Daemon {
             }
             None => {}
         }
+        if let Some(skills) = &doc.spec.skills {
+            let (device, inode) = skills.is;
+            own.push(GrantRequest {
+                path: doc::host_path(&skills.path)?,
+                folder: Identity { device, inode },
+                access: Access::Read,
+                name: GrantName::skills(),
+                writing: Writing::default(),
+            });
+        }
         let granted = doc.grants.iter().filter(|_| doc.spec.view.is_none());
         for kept in granted.filter(|kept| kept.phase != Phase::Removing) {
             own.push(self.grant_request(doc, kept)?);
@@ -493,6 +516,9 @@ fn asked_for(doc: &Doc) -> Value {
         "writes": doc.spec.writes,
         "protected": doc.changes.rules,
         "view": doc.spec.view.as_ref().map(view::describe),
+        "skills": doc.spec.skills.as_ref().map(|skills| json!({
+            "path": skills.path, "access": "ro", "sensitive": skills.sensitive,
+        })),
     })
 }
 

@@ -2,8 +2,10 @@
 
 mod about;
 mod adopt;
+mod asker;
 mod attach;
 pub(crate) mod catch_up;
+mod claims;
 mod commands;
 mod control;
 pub(crate) mod doc;
@@ -18,17 +20,19 @@ mod pool;
 mod remove;
 mod requests;
 mod usage;
+mod used;
 mod view;
 pub(crate) mod watch;
 mod wiring;
 
 pub(crate) use about::refresh as tell;
 pub(crate) use attach::{Attachment, Role};
+pub(crate) use claims::Claims;
 pub(crate) use commands::{Run, takes_input};
 pub(crate) use control::grace;
 pub(crate) use doc::Doc;
 pub(crate) use expiry::expire;
-pub(crate) use grants::has_sandbox;
+pub(crate) use grants::{find as granted, has_sandbox};
 pub(crate) use heartbeat::{beat, hear};
 pub(crate) use pool::Pool;
 pub(crate) use remove::Leave;
@@ -37,7 +41,7 @@ pub(crate) use usage::sample;
 
 use crate::book::{Book, now};
 use crate::guest::Guest;
-use crate::network::{Line, Started, Tally};
+use crate::network::{Line, Starting, Tally};
 use crate::trouble::Trouble;
 use cowork_client::types::{Command, CommandBrief, Sandbox, Session as Shown, Usage};
 use cowork_session::catalogue::{CatalogueError, Together};
@@ -94,7 +98,7 @@ struct Live {
     /// How long the next one is waited with, if this one dies.
     line_wait: Duration,
     /// A process that is to be its way out.
-    early: Option<Started>,
+    early: Option<Starting>,
     /// What it reached, and what it was refused.
     tally: Tally,
     /// The number of the last command that was to be, whether or not it came to be.
@@ -158,6 +162,11 @@ impl Session {
         book.catalogue.put_session(&self.id, &text)?;
         *doc = changed;
         Ok(result)
+    }
+
+    /// Notes something that is kept with the next change.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Doc)) {
+        change(&mut self.lock_doc());
     }
 
     /// Notes what is so already and what the next daemon would find out: if it cannot be kept now,
@@ -324,7 +333,7 @@ impl Session {
     }
 
     /// A process that is to be its way out, in place of another one.
-    pub(crate) fn set_early(&self, early: Option<Started>) -> Option<Started> {
+    pub(crate) fn set_early(&self, early: Option<Starting>) -> Option<Starting> {
         std::mem::replace(&mut self.live().early, early)
     }
 
@@ -425,6 +434,7 @@ impl Session {
             commands: doc.commands,
             pending: book.catalogue.count_pending(&self.id)?,
             network: None,
+            skills: doc.spec.skills.map(|skills| skills.path),
         })
     }
 }

@@ -81,6 +81,7 @@ fn fits(spec: &Spec) -> bool {
         && spec.limits == WantedLimits::default()
         && spec.home.is_none()
         && spec.outputs.is_none()
+        && spec.skills.is_none()
         && spec.workspace.is_none()
         && spec.view.is_none()
 }

@@ -62,6 +62,10 @@ impl Daemon {
         drop(self.expire_requests(&session.id));
         self.end_store(session).await;
         self.clear(&session.doc(), leave).await?;
+        if session.doc().made.is_none() {
+            // Whoever asks for it again with the same key gets another one.
+            self.book.catalogue.drop_attempts_of(&session.id)?;
+        }
         self.book.catalogue.remove_session(&session.id)?;
         self.forget(&session.id);
         self.forget_own(&session.id);
@@ -126,6 +130,7 @@ impl Daemon {
     pub(crate) async fn discard(self: &Arc<Self>, id: &str) {
         drop(self.engine.call(Request::Destroy { session: id.to_owned() }).await);
         drop(self.throw_away(&self.folders.session(id)).await);
+        cowork_sys::ignore(self.book.catalogue.drop_attempts_of(id));
         // Last, so that whoever is interrupted finds what is left.
         cowork_sys::ignore(self.book.catalogue.remove_session(id));
     }
@@ -179,7 +184,11 @@ impl Daemon {
     /// Nobody can answer for a session that is gone.
     fn expire_requests(&self, id: &str) -> Result<(), Trouble> {
         for request in self.pending_requests(Some(id))? {
-            self.close_request(request, RequestState::Expired)?;
+            match self.close_request(request, RequestState::Expired) {
+                // The user was quicker.
+                Err(trouble) if trouble.code == "answered" => {}
+                done => drop(done?),
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What sessions ask for and the user answers.
 
 use super::Session;
-use super::doc::KeptGrant;
+use super::doc::{KeptGrant, Phase};
 use crate::book::now;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -33,7 +33,7 @@ impl Daemon {
         let NewRequest { wanted, reason, access, path, wait } = new;
         check_text("wanted", &wanted)?;
         let Some(path) = path else {
-            return self.ask(session, &Ask { wanted, reason, access, wait }).await;
+            return self.ask(session, &Ask { wanted, reason, access, wait }, None).await;
         };
         let place = super::doc::path(&path)?;
         let plain = place.components().all(|part| {
@@ -45,23 +45,26 @@ impl Daemon {
         }
         // The place comes first: no words can pass for another one.
         let wanted = format!("{}: {wanted}", path.lossy());
-        self.asked(session, &Ask { wanted, reason, access, wait }, Some(&path)).await
+        self.asked(session, &Ask { wanted, reason, access, wait }, None, Some(&path)).await
     }
 
-    /// A session asks for a folder. What the user has said before about the same is said again.
+    /// A session asks for a folder, on a connection of which this is the number of our socket. What
+    /// the user has said before about the same is said again.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         session: &Arc<Session>,
         ask: &Ask,
+        line: Option<u64>,
     ) -> Result<Request, Trouble> {
         check_text("wanted", &ask.wanted)?;
-        self.asked(session, ask, None).await
+        self.asked(session, ask, line, None).await
     }
 
     async fn asked(
         self: &Arc<Self>,
         session: &Arc<Session>,
         ask: &Ask,
+        line: Option<u64>,
         suggested: Option<&Raw>,
     ) -> Result<Request, Trouble> {
         check_text("reason", &ask.reason)?;
@@ -69,6 +72,10 @@ impl Daemon {
             let sentence = format!("a session asks at most {MAX_ASKS} times");
             return Err(Trouble::conflict("too-many", sentence));
         }
+        let asker = match line {
+            Some(socket) => self.asker(session, socket).await,
+            None => None,
+        };
         if self.book.catalogue.count_pending(&session.id)? >= MAX_PENDING {
             let sentence = format!("{MAX_PENDING} requests wait for an answer already");
             return Err(Trouble::conflict("too-many", sentence)
@@ -77,6 +84,7 @@ impl Daemon {
         let request = Request {
             id: 0,
             session: session.id.clone(),
+            asker,
             kind: "folder".into(),
             wanted: plain(&ask.wanted),
             reason: plain(&ask.reason),
@@ -90,7 +98,7 @@ impl Daemon {
         };
         let data = json!({
             "kind": "folder", "wanted": request.wanted, "reason": request.reason,
-            "access": request.access,
+            "access": request.access, "asker": request.asker,
         });
         self.book.record("request.created", Some(&session.id), &data)?;
         let text =
@@ -153,17 +161,18 @@ impl Daemon {
         Ok(found.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect())
     }
 
-    /// The user answers.
+    /// The user answers. Of several answers at a time one is carried out, and the others find it
+    /// answered; if it cannot be carried out, the next one is tried.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         id: u64,
         decide: &Decide,
     ) -> Result<Request, Trouble> {
+        let _claim = self.claims.claim(id).await;
         let asked = self.request(id)?;
         let mut request = asked.clone();
         if request.state != RequestState::Pending {
-            let sentence = format!("request {id} was answered already");
-            return Err(Trouble::conflict("answered", sentence));
+            return Err(answered(id));
         }
         let session = self.find(&request.session).ok_or_else(|| {
             Trouble::missing("no-session", format!("session `{}` is gone", request.session))
@@ -224,12 +233,16 @@ impl Daemon {
         Ok(session.doc().grants.into_iter().find(same).map(|kept| kept.grant))
     }
 
-    /// Writes down what became of a request, and tells.
+    /// Writes down what became of a request, and tells. What became of it is said once.
     pub(crate) fn close_request(
         &self,
         mut request: Request,
         state: RequestState,
     ) -> Result<Request, Trouble> {
+        let _closing = self.claims.closing();
+        if self.request(request.id)?.state != RequestState::Pending {
+            return Err(answered(request.id));
+        }
         request.state = state;
         request.decided = Some(now());
         let data = json!({
@@ -243,6 +256,23 @@ impl Daemon {
         })?;
         cowork_sys::ignore(self.book.catalogue.unset(&suggestion_key(request.id)));
         Ok(request)
+    }
+
+    /// The last daemon may have ended when a folder was granted and its request not closed: it was
+    /// allowed.
+    pub(crate) fn close_granted(&self, session: &Session) -> Result<(), Trouble> {
+        for kept in session.doc().grants.iter().filter(|kept| kept.phase != Phase::Removing) {
+            let Some(id) = kept.grant.request else { continue };
+            let request = self.request(id)?;
+            if request.state == RequestState::Pending {
+                let note = Some("the daemon ended while it was answered".into());
+                let grant = Some(kept.grant.name.clone());
+                let access = kept.grant.access;
+                let request = Request { access, grant, note, ..request };
+                self.close_request(request, RequestState::Allowed)?;
+            }
+        }
+        Ok(())
     }
 
     /// What the user said for good about the same wish, in the same words, if the folder is still
@@ -298,6 +328,11 @@ impl Daemon {
             .map_err(|error| Trouble::host("cannot write down an answer", error))?;
         Ok(self.book.catalogue.set(&standing_key(scope.as_deref(), request), &text)?)
     }
+}
+
+/// A request waits no more.
+fn answered(id: u64) -> Trouble {
+    Trouble::conflict("answered", format!("request {id} was answered already"))
 }
 
 /// Refuses a text that says nothing, or too much.

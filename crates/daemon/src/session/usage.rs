@@ -1,14 +1,16 @@
 //! What sessions use: asked for, sampled, and compared with the limit on disk.
 
 use super::Session;
+use super::commands::is_running;
 use super::doc::{self, Doc};
 use crate::book::{millis_since, now};
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{Hits, Measured, Reply, Request};
-use cowork_client::types::{Life, Process, Usage};
+use cowork_client::types::{Command, Life, Process, Usage, UsageOfCommand};
+use cowork_session::catalogue::EventRow;
 use cowork_session::life::State;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use std::time::Duration;
 const SAMPLE: Duration = Duration::from_secs(10);
 /// Samples that are held of each session: an hour.
 const HELD: usize = 360;
+/// The event of a sample.
+const SAMPLED: &str = "usage.sample";
 /// Most files that are looked at to weigh a folder.
 const MAX_FILES: u64 = 2_000_000;
 
@@ -30,18 +34,27 @@ pub(crate) async fn sample(daemon: Arc<Daemon>) {
                 continue;
             }
             daemon.note_hits(&session).await;
-            let Ok(measured) = daemon.measure(&session).await else { continue };
+            let Ok(measured) = daemon.measure(&session, Keep::More).await else { continue };
             if is_still(&session, &measured) {
                 continue;
             }
             let usage = daemon.keep_usage(&session, measured).await;
             let data = json!({ "usage": usage });
-            daemon.book.note("usage.sample", Some(&session.id), &data);
+            daemon.book.note(SAMPLED, Some(&session.id), &data);
             daemon.keep_within_disk(&session, &usage).await;
         }
         daemon.empty_trash().await;
         drop(daemon.book.sync());
     }
+}
+
+/// What of a measurement is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    /// It, if more was used than time.
+    More,
+    /// It, always: somebody is told of it, or nobody looks again.
+    All,
 }
 
 fn is_live(state: State) -> bool {
@@ -62,19 +75,92 @@ impl Daemon {
     /// What a session uses now.
     pub(crate) async fn usage(self: &Arc<Self>, session: &Arc<Session>) -> Result<Usage, Trouble> {
         let measured = if is_live(session.state()) {
-            self.measure(session).await?
+            self.measure(session, Keep::All).await?
         } else {
             Measured::default()
         };
         Ok(self.keep_usage(session, measured).await)
     }
 
-    async fn measure(&self, session: &Session) -> Result<Measured, Trouble> {
-        let request = Request::Measure { session: session.id.clone() };
-        match self.engine.call(request).await? {
-            (Reply::Measured(measured), _) => Ok(measured),
-            _ => Ok(Measured::default()),
+    /// What a command uses, or has used.
+    pub(crate) async fn usage_of_command(
+        &self,
+        session: &Session,
+        number: u32,
+    ) -> Result<UsageOfCommand, Trouble> {
+        let of = |command: Command| {
+            let used = command.usage.unwrap_or_default();
+            UsageOfCommand {
+                time: now(),
+                cpu_us: used.user_us.saturating_add(used.system_us),
+                memory_peak: used.peak_kib.saturating_mul(1024),
+                read: used.read,
+                written: used.written,
+                wall_ms: command.usage.map_or(0, |used| used.wall_ms),
+                ..UsageOfCommand::default()
+            }
+        };
+        let command = self.command(session, number)?;
+        let Some(pid) = command.pid.filter(|_| is_running(command.state)) else {
+            return Ok(of(command));
+        };
+        let request = Request::MeasureCommand { session: session.id.clone(), pid };
+        let (Reply::Measured(measured), _) = self.engine.call(request).await? else {
+            return Ok(of(command));
+        };
+        if measured.processes == 0 {
+            // It has ended meanwhile, and that is told in a moment.
+            return self.command(session, number).map(of);
         }
+        Ok(UsageOfCommand {
+            time: now(),
+            cpu_us: measured.cpu_us,
+            memory: measured.memory,
+            memory_peak: measured.memory_peak,
+            read: measured.read,
+            written: measured.written,
+            processes: measured.processes,
+            listed: measured.listed.into_iter().map(shown).collect(),
+            wall_ms: millis_since(&command.started),
+        })
+    }
+
+    /// Looks at a sandbox for the last time. What lives once is gone with it, and not looked at.
+    pub(super) async fn take_stock(&self, session: &Session) {
+        let doc = session.doc();
+        if doc.sandbox.is_some() && doc.spec.life != Life::Once {
+            drop(self.measure(session, Keep::All).await);
+        }
+    }
+
+    /// Measures a session, and keeps what it has used in all: a total that was told does not fall,
+    /// whoever dies.
+    async fn measure(&self, session: &Session, keep: Keep) -> Result<Measured, Trouble> {
+        let of = session.doc().sandbox;
+        let request = Request::Measure { session: session.id.clone() };
+        let (Reply::Measured(measured), _) = self.engine.call(request).await? else {
+            return Ok(Measured::default());
+        };
+        let seen = |doc: &Doc| {
+            // Of another one that was made meanwhile it says nothing.
+            let sandbox =
+                doc.sandbox.as_ref().filter(|now| of.as_ref().is_some_and(|of| now.is(of)))?;
+            let mut used = doc.used.clone();
+            used.see(sandbox, &measured);
+            let more = match keep {
+                Keep::More => used.is_more_than(&doc.used),
+                Keep::All => used != doc.used,
+            };
+            more.then_some(used)
+        };
+        if seen(&session.doc()).is_some() {
+            session.settle(&self.book, |doc| {
+                if let Some(used) = seen(doc) {
+                    doc.used = used;
+                }
+            });
+        }
+        Ok(measured)
     }
 
     /// Processes of a session with this name and this id.
@@ -122,20 +208,21 @@ impl Daemon {
     async fn keep_usage(self: &Arc<Self>, session: &Arc<Session>, measured: Measured) -> Usage {
         let doc = session.doc();
         let disk = self.weigh(session).await;
+        let total = doc.used.total();
         let peak = session.live().usage.back().map_or(0, |last| last.memory_peak);
         let listed = measured.listed.into_iter();
         let usage = Usage {
             time: now(),
-            cpu_us: measured.cpu_us,
+            cpu_us: total.cpu_us,
             memory: measured.memory,
-            memory_peak: measured.memory_peak.max(measured.memory).max(peak),
-            read: measured.read,
-            written: measured.written,
+            memory_peak: total.memory_peak.max(peak),
+            read: total.read,
+            written: total.written,
             scratch: measured.scratch,
             disk,
             processes: measured.processes,
             listed: listed.map(shown).collect(),
-            wall_ms: doc.sandbox.map_or(0, |sandbox| millis_since(&sandbox.since)),
+            wall_ms: total.wall_ms,
         };
         let mut live = session.live();
         if live.usage.len() >= HELD {
@@ -143,6 +230,20 @@ impl Daemon {
         }
         live.usage.push_back(usage.clone());
         usage
+    }
+
+    /// Takes over the samples that earlier daemons told of.
+    pub(super) fn recall_usage(&self, session: &Session) -> Result<(), Trouble> {
+        let most = u32::try_from(HELD).unwrap_or(u32::MAX);
+        let told = self.book.catalogue.last_events(&session.id, SAMPLED, most)?;
+        let sample = |event: EventRow| {
+            let mut data: Value = serde_json::from_str(&event.data).ok()?;
+            let usage = serde_json::from_value::<Usage>(data.get_mut("usage")?.take()).ok()?;
+            // An earlier session of the same name is another one.
+            (usage.time >= session.doc().created).then_some(usage)
+        };
+        session.live().usage = told.into_iter().filter_map(sample).collect();
+        Ok(())
     }
 
     /// Samples of the past.

@@ -121,7 +121,8 @@ impl Daemon {
                 WritableAs::Write => cowork_policy::Access::Write,
                 WritableAs::Direct => cowork_policy::Access::Direct,
             };
-            let sensitive = self.refuse_sensitive(&folder, access, Meant::from(place.force))?;
+            let sensitive =
+                self.refuse_sensitive(None, &folder, (access, Meant::from(place.force)))?;
             return Ok((pinned, sensitive));
         }
         if place.access == WritableAs::Write {

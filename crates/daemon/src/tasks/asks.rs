@@ -268,6 +268,7 @@ fn request(kept: &Kept, question: &Question) -> Request {
     Request {
         id: 0,
         session: kept.task.session.clone(),
+        asker: None,
         kind: KIND.into(),
         wanted: clean(&plain(&wanted), MAX_TEXT).text,
         reason: format!("task {} of {}", kept.task.number, kept.task.agent),

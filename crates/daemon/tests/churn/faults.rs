@@ -10,10 +10,14 @@ use cowork_testbed::Person;
 use rustix::process::Signal;
 use std::time::Duration;
 
+/// How many sessions live at once at the peak, at least: all of a keeper's die with it.
+const PEAK: usize = 25;
+
 /// What is acknowledged stays, whoever dies.
 pub(crate) fn faults(person: Person) {
-    let world = World::new(person, 24).with_faults();
+    let world = World::new(person, load::MOST).with_faults();
     let started = load::run(&world, || disturb(&world));
+    world.demand_peak(PEAK);
     settle::settle(&world, &started);
     remains::check(&world);
 }

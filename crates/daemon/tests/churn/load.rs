@@ -30,10 +30,16 @@ impl Started {
     }
 }
 
+/// How many sessions there are at most.
+pub(crate) const MOST: usize = 100;
+/// How many live at once at the peak, at least.
+const PEAK: usize = 50;
+
 /// A hundred sessions in the hands of four clients.
 pub(crate) fn churn(person: Person) {
-    let world = World::new(person, 100);
+    let world = World::new(person, MOST);
     let started = run(&world, || {});
+    world.demand_peak(PEAK);
     settle::settle(&world, &started);
     remains::check(&world);
 }
@@ -46,6 +52,7 @@ pub(crate) fn run(world: &World, besides: impl FnOnce() + Send) -> Vec<Started> 
             .map(|number| scope.spawn(move || Churner::new(world, number).run()))
             .collect();
         let besides = scope.spawn(besides);
+        scope.spawn(|| world.watch_peak());
         let mut left = Vec::new();
         for client in clients {
             left.extend(client.join().expect("a client never fails"));

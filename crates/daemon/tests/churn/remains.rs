@@ -4,11 +4,18 @@ use crate::look::{groups_of, names, processes, until};
 use crate::site::lock;
 use crate::world::World;
 use cowork_audit::{Filter, Record};
+use cowork_session::catalogue::Catalogue;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What stays in the runtime folder.
 const STAYS: [&str; 4] = ["coworkd.lock", "coworkd.log", "keeper.log", "said"];
+
+/// What stays in the state folder. What belongs to a folder or a file of these is looked at by itself.
+const KEPT: [&str; 6] = ["audit", "changes", "sessions", "state.db", "state.db.lock", "trash"];
+/// What else may: locks, and what is written down for all sessions.
+const MAY_STAY: [&str; 1] = ["coworkd.lock"];
 
 /// Lets the daemon leave, and looks for what it left.
 pub(crate) fn check(world: &World) {
@@ -41,8 +48,37 @@ pub(crate) fn check(world: &World) {
     if !strange.is_empty() {
         world.complain(format!("files of the daemon are left: {strange:?}"));
     }
+    check_state(world, &state);
     check_record(world, &state.join("audit"));
     world.judge();
+}
+
+/// Looks for what is in the state folder and belongs to nothing: what was thrown away, stores of
+/// changes that nobody knows of, or that were about to be removed, and anything else.
+fn check_state(world: &World, state: &Path) {
+    let thrown = names(&state.join("trash"));
+    if !thrown.is_empty() {
+        world.complain(format!("what was thrown away is still there: {thrown:?}"));
+    }
+    let known = |name: &String| KEPT.contains(&name.as_str()) || MAY_STAY.contains(&name.as_str());
+    let strange: Vec<String> = names(state).into_iter().filter(|name| !known(name)).collect();
+    if !strange.is_empty() {
+        world.complain(format!("there is more in the state folder: {strange:?}"));
+    }
+    let catalogue = state.join("state.db");
+    let made = lock(&world.made);
+    for name in names(&state.join("changes")) {
+        let entry = Catalogue::peek(&catalogue, &format!("changes/{name}"));
+        let entry = entry.expect("the catalogue can be read");
+        let entry = entry.map(|text| serde_json::from_str::<Value>(&text).expect("it is JSON"));
+        let whole = entry.as_ref().is_some_and(|entry| {
+            let session = entry["session"].as_str().unwrap_or_default();
+            entry["removing"] == false && (world.faulty || made.iter().any(|id| id == session))
+        });
+        if !whole {
+            world.complain(format!("the store of changes {name} belongs to nobody: {entry:?}"));
+        }
+    }
 }
 
 /// Whether a process has ended and its parent, which is not ours, has not buried it yet.

@@ -1,10 +1,12 @@
 //! What the clients share: the daemon, the sessions they were told of, and what they were answered.
 
 use crate::site::{Site, lock};
-use cowork_client::types::Problem;
+use cowork_client::http::Client;
+use cowork_client::types::{Problem, Session};
+use cowork_client::uri::Query;
 use cowork_testbed::{Folder, Person};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -81,6 +83,8 @@ pub(crate) struct World {
     pub(crate) sessions: Mutex<Vec<Arc<Known>>>,
     /// Ids whose creation was acknowledged.
     pub(crate) made: Mutex<Vec<String>>,
+    /// How many sandboxes there were at once at the peak.
+    peak: AtomicUsize,
     answers: Mutex<BTreeMap<String, usize>>,
     wrong: Mutex<Vec<String>>,
 }
@@ -108,6 +112,7 @@ impl World {
             seed,
             sessions: Mutex::default(),
             made: Mutex::default(),
+            peak: AtomicUsize::new(0),
             answers: Mutex::default(),
             wrong: Mutex::default(),
         }
@@ -125,6 +130,27 @@ impl World {
     /// What every explicit id starts with: nobody else on this host uses it.
     pub(crate) fn prefix(&self) -> String {
         format!("churn-{}-{:x}", std::process::id(), self.seed & 0xffff)
+    }
+
+    /// Counts sandboxes until the time is over.
+    pub(crate) fn watch_peak(&self) {
+        while self.goes_on() {
+            // With faults there may be nobody to ask.
+            let sessions = Client::connect(&self.site.socket())
+                .and_then(|mut client| client.list::<Session>(&Query::new("/v1/sessions")));
+            let sessions = sessions.unwrap_or_default();
+            let live = sessions.iter().filter(|session| session.sandbox.is_some()).count();
+            self.peak.fetch_max(live, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    /// Fails if there were not so many sandboxes at once that it was a load.
+    #[track_caller]
+    pub(crate) fn demand_peak(&self, least: usize) {
+        let peak = self.peak.load(Ordering::Relaxed);
+        println!("{peak} sessions lived at once");
+        assert!(peak >= least.min(self.most / 2), "{peak} sessions are no load");
     }
 
     /// Counts an answer, and remembers one that must not be.

@@ -6,8 +6,8 @@ use crate::room::{Room, typed};
 use crate::site::Site;
 use cowork_client::http::Method;
 use cowork_client::types::{
-    ChangeKind, Changes, Difference, History, NamePolicy, ProtectedName, Raw, Record, Request,
-    RequestState, Restored, RuleOrigin, SetKind,
+    ChangeKind, Changes, Difference, History, MarkKind, NamePolicy, ProtectedName, Raw, Record,
+    Request, RequestState, Restored, RuleOrigin, SetKind,
 };
 use cowork_client::uri::Query;
 use cowork_testbed::{Folder, Person};
@@ -27,6 +27,9 @@ for_everyone!(
     rules_for_names_are_in_force_at_once,
     every_refusal_is_told_or_counted,
     every_change_is_in_the_audit,
+    what_cannot_be_undone_is_in_the_audit,
+    a_file_of_a_refused_type_is_told_when_its_command_has_ended,
+    many_changes_of_one_command_leave_room_for_others,
     a_folder_without_a_record_has_none,
 );
 
@@ -447,6 +450,108 @@ fn every_change_is_in_the_audit(person: Person) {
     let last = work.path().join("last").display().to_string();
     assert!(told.iter().any(|change| change["path"] == last.as_str()), "{told:?}");
     assert!(told.len() > before && told.len() <= before + 4, "{told:?}");
+    site.verify();
+}
+
+fn what_cannot_be_undone_is_in_the_audit(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    work.write("large", "x".repeat(100_000));
+    let room = site.room(&json!({ "writes": { "caps": { "file": "64K" } } }));
+    let grant = json!({ "path": work.path(), "access": "rw", "name": "work" });
+    site.post(room.at("/grants"), &grant);
+    assert_eq!(room.run("cd mnt/work; echo 1 > large; echo 2 > old").code, 0);
+    let told = until_some("it is recorded", || {
+        let told = spelled(&site, room.id());
+        (told.len() >= 2).then_some(told)
+    });
+    let of = |name: &str| {
+        let path = work.path().join(name).display().to_string();
+        told.iter().find(|change| change["path"] == path.as_str()).expect("it is there")
+    };
+    assert_eq!(of("large")["lost"], "it was too large to be kept");
+    assert_eq!(of("old")["lost"], Value::Null);
+    // What one command did is told by itself.
+    let of_command = |number: u32| -> Changes {
+        let query = Query::new(room.at("/changes")).with("command", number.to_string());
+        typed(site.get(query))
+    };
+    assert_eq!(said(&of_command(1)).len(), 2);
+    assert_eq!(room.run("echo 3 > mnt/work/three").code, 0);
+    assert_eq!(said(&of_command(2)), [("three".to_owned(), ChangeKind::Added)]);
+    assert!(of_command(7).changes.is_empty());
+    site.verify();
+}
+
+/// Leaves a program for Windows under a name that says nothing.
+const EVIL: &str = "(cd /tmp; printf MZ > e; head -c 58 /dev/zero >> e; \
+                    printf '\\100\\0\\0\\0PE\\0\\0' >> e; head -c 200 /dev/zero >> e); \
+                    cp /tmp/e mnt/work/x.txt; echo text > mnt/work/y.txt";
+
+fn a_file_of_a_refused_type_is_told_when_its_command_has_ended(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    let room = room(&site, &work, "rw");
+    assert_eq!(room.run(EVIL).code, 0);
+    let reason = "it begins like a program for Windows";
+    let marked = || -> Vec<(String, Option<String>)> {
+        let changes = changes(room).changes;
+        let marks = changes.into_iter().flat_map(|change| {
+            let marks = change.marks.into_iter();
+            let marks = marks.filter(|mark| mark.mark == MarkKind::RefusedType);
+            marks.map(move |mark| (change.path.lossy(), mark.reason)).collect::<Vec<_>>()
+        });
+        marks.collect()
+    };
+    assert_eq!(marked(), [("x.txt".to_owned(), Some(reason.to_owned()))]);
+    let flagged = || -> Vec<Value> {
+        let records = site.records(&[("type", "files.flagged"), ("session", room.id())]);
+        let lists = records.iter().filter_map(|record| record.data["files"].as_array());
+        lists.flatten().cloned().collect()
+    };
+    until_some("it is recorded", || (!flagged().is_empty()).then_some(()));
+    assert!(std::fs::metadata(work.path().join("x.txt")).is_ok(), "it stays");
+    // It is told once.
+    assert_eq!(room.run("echo more > mnt/work/z.txt").code, 0);
+    let z = work.path().join("z.txt").display().to_string();
+    until_some("the next is recorded", || {
+        spelled(&site, room.id()).iter().any(|change| change["path"] == z.as_str()).then_some(())
+    });
+    let told = flagged();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["path"], work.path().join("x.txt").display().to_string().as_str());
+    assert_eq!((&told[0]["reason"], &told[0]["command"]), (&json!(reason), &json!(1)));
+    // Where such files are wanted nothing is said.
+    let room = site.room(&json!({ "writes": { "contents": false } }));
+    let grant = json!({ "path": work.path(), "access": "rw", "name": "work" });
+    site.post(room.at("/grants"), &grant);
+    assert_eq!(room.run("cp mnt/work/x.txt mnt/work/copy.txt").code, 0);
+    let changes = changes(room).changes;
+    assert!(changes.iter().all(|change| change.marks.is_empty()), "{changes:?}");
+    site.verify();
+}
+
+fn many_changes_of_one_command_leave_room_for_others(person: Person) {
+    let site = Site::new(person);
+    let work = work(person);
+    let room = room(&site, &work, "rw");
+    let many = "cd mnt/work; mkdir m; cd m; seq 10100 | xargs touch";
+    assert_eq!(room.run(many).code, 0);
+    assert_eq!(room.run("echo last > mnt/work/last").code, 0);
+    let last = work.path().join("last").display().to_string();
+    let told = until_some("the other command is spelled out", || {
+        let told = spelled(&site, room.id());
+        told.iter().any(|change| change["path"] == last.as_str()).then_some(told)
+    });
+    assert_eq!(told.iter().filter(|change| change["command"] == 1).count(), 10_000);
+    let one = told.iter().find(|change| change["path"] == last.as_str()).expect("it is there");
+    assert_eq!(one["command"], 2);
+    let counted = || -> u64 {
+        let records = site.records(&[("type", "files.changed"), ("session", room.id())]);
+        let counted = records.iter().filter_map(|record| record.data["sets"]["1"].as_object());
+        counted.flat_map(|of| of.values()).filter_map(Value::as_u64).sum()
+    };
+    until_some("the rest is counted", || (counted() == 101).then_some(()));
     site.verify();
 }
 

@@ -64,6 +64,22 @@ fn commands_end_as_they_want(person: Person) {
         assert_eq!((problem.status, problem.code.as_str()), (409, "command-ended"), "{verb}");
     }
     until("the session is at rest", || room.state() == State::Ready);
+    // What was sent is recorded, and nothing that was refused.
+    let sent = site.records(&[("session", room.id()), ("type", "command.signalled")]);
+    let sent: Vec<Value> = sent.into_iter().map(|record| record.data).collect();
+    let first = number - 3;
+    let expected = [
+        (first, 12, "leader"),
+        (first + 1, 12, "group"),
+        (first + 2, 12, "tree"),
+        (number, 10, "leader"),
+        (number, 10, "group"),
+        (number, 9, "tree"),
+    ];
+    let expected = expected.map(
+        |(command, signal, whom)| json!({ "command": command, "signal": signal, "whom": whom }),
+    );
+    assert_eq!(sent, expected);
     site.verify();
 }
 

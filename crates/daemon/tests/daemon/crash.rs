@@ -7,7 +7,7 @@ use crate::look::{Chance, joined, names, until};
 use crate::room::{Room, name_of, typed};
 use crate::site::{Site, lock};
 use cowork_audit::Ledger;
-use cowork_client::http::{HttpError, Method};
+use cowork_client::http::{Client, HttpError, Method, Request};
 use cowork_client::types::{Access, Command, CommandState, Session, State};
 use cowork_client::uri::Query;
 use cowork_testbed::{Folder, Person};
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 for_everyone!(
     killed_while_sessions_are_made_and_removed,
+    killed_while_calls_with_keys_are_sent_again,
     killed_while_folders_come_and_go,
     killed_while_commands_start_and_end,
     killed_while_output_comes,
@@ -145,6 +146,75 @@ fn killed_while_sessions_are_made_and_removed(person: Person) {
     for id in listed.keys() {
         site.known_room(id).remove();
     }
+    site.verify();
+}
+
+/// Sends a call with a key until it is answered.
+fn insist(site: &Site, key: &str, target: &str, body: &Value) -> Value {
+    loop {
+        let request = Request::new(Method::Post, target).with("Idempotency-Key", key);
+        let sent = Client::connect(&site.socket()).and_then(|mut client| {
+            let answer = client.call(&request.with_json(body))?;
+            Ok(serde_json::from_slice(&answer).expect("answers are JSON"))
+        });
+        match answered(sent) {
+            Some(answer) => return answer,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+fn killed_while_calls_with_keys_are_sent_again(person: Person) {
+    let site = Site::new(person);
+    let host = Folder::new(person, "log");
+    let room = site.room(&json!({ "grants": [{ "path": host.path(), "name": "log" }] }));
+    let made: Mutex<BTreeMap<String, String>> = Mutex::default();
+    let run: Mutex<BTreeMap<String, u32>> = Mutex::default();
+    under_fire(&site, 30, |fire| {
+        let mut count = 0;
+        while fire.goes_on() {
+            count += 1;
+            let key = format!("session {count}");
+            let body = json!({ "labels": { "key": key } });
+            let session: Session = typed(insist(&site, &key, "/v1/sessions", &body));
+            lock(&made).insert(key, session.id);
+            let key = format!("command {count}");
+            let body = json!({ "shell": format!("echo {count} >> mnt/log/log") });
+            let command: Command = typed(insist(&site, &key, &room.at("/commands"), &body));
+            lock(&run).insert(count.to_string(), command.number);
+            fire.note(Some(&()));
+        }
+    });
+    let (made, run) = (lock(&made), lock(&run));
+    println!("{} sessions, {} commands", made.len(), run.len());
+    let listed: Vec<(String, String)> = site
+        .sessions()
+        .into_iter()
+        .filter_map(|session| Some((session.labels.get("key")?.clone(), session.id)))
+        .collect();
+    assert_eq!(listed.len(), made.len(), "one session for each key: {listed:?}");
+    assert_eq!(listed.into_iter().collect::<BTreeMap<_, _>>(), *made);
+    let ended: BTreeMap<&str, Command> =
+        run.iter().map(|(key, number)| (key.as_str(), room.ended(*number))).collect();
+    let log = host.read("log").unwrap_or_default();
+    for (key, command) in &ended {
+        let times = log.lines().filter(|line| line == key).count();
+        match command.state {
+            CommandState::Exited => assert_eq!(times, 1, "{command:?}"),
+            // Recorded, and never started.
+            CommandState::Interrupted => assert_eq!(times, 0, "{command:?}"),
+            _ => panic!("{command:?}"),
+        }
+    }
+    assert_eq!(log.lines().count(), ended.values().filter(|one| one.code == Some(0)).count());
+    // Whatever its answer, a key is good for one thing.
+    let (key, body) = ("session 1", json!({ "labels": { "key": "another" } }));
+    let request = Request::new(Method::Post, "/v1/sessions").with("Idempotency-Key", key);
+    match site.client().call(&request.with_json(&body)) {
+        Err(HttpError::Problem(problem)) => assert_eq!(problem.code, "key-reused"),
+        other => panic!("{other:?}"),
+    }
+    check_nothing_orphaned(&site);
     site.verify();
 }
 

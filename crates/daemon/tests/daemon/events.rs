@@ -15,6 +15,7 @@ for_everyone!(
     streams_can_be_narrowed_and_equal_polling,
     a_client_that_resumes_by_itself_misses_nothing,
     events_are_cloud_events_where_that_is_wanted,
+    what_is_no_longer_kept_is_a_gap_in_lists_and_streams,
 );
 
 /// Whole events in a text; a part of one at the end is left out.
@@ -251,4 +252,48 @@ fn events_are_cloud_events_where_that_is_wanted(person: Person) {
     assert_eq!(streamed[..most], items[2..]);
     let refused = site.refused(Method::Get, "/v1/events?format=xml", None);
     assert_eq!(refused.status, 400);
+}
+
+fn what_is_no_longer_kept_is_a_gap_in_lists_and_streams(person: Person) {
+    const KEPT: u64 = 20;
+    let site = Site::with_file(person, "COWORK_EVENTS", KEPT.to_string().into());
+    let room = site.plain_room();
+    // A client that has seen the first two.
+    let mut seen = site.client().events("/v1/events", Some(2));
+    let third = seen.next().expect("it goes on").expect("it is an event");
+    assert_eq!((third.id, third.kind == "gap"), (3, false), "{third:?}");
+    let page = site.get("/v1/events?after=2&limit=5");
+    assert_eq!(page.get("gap"), None, "nothing is missing: {page}");
+    for _ in 0..20 {
+        assert_eq!(room.run("true").code, 0);
+    }
+    let page = site.get("/v1/events?after=2&limit=5");
+    let first = page["items"][0]["id"].as_u64().expect("there are some");
+    assert!(first > 3, "old ones are forgotten: {page}");
+    assert_eq!(page["gap"], json!({ "from": 3, "to": first - 1 }), "{page}");
+    // Also where only some are wanted, and in both formats.
+    let other = site.get("/v1/events?after=2&type=nothing&format=cloudevents");
+    assert_eq!(other["gap"]["from"], json!(3), "{other}");
+    // Whoever has seen nothing yet takes what there is, and whoever is there misses nothing.
+    for after in [0, first - 1, first] {
+        let page = site.get(format!("/v1/events?after={after}"));
+        assert_eq!(page.get("gap"), None, "{after}: {page}");
+    }
+    let all = site.events(&[]);
+    let numbers: Vec<u64> = all.iter().map(|event| event.id).collect();
+    let last = *numbers.last().expect("there are some");
+    assert!(numbers.iter().copied().eq(numbers[0]..=last), "{numbers:?}");
+    assert!(numbers.len() as u64 <= 2 * KEPT, "{numbers:?}");
+    // A stream that begins there says the same, and goes on with the first that is kept.
+    let mut stream = site.client().events("/v1/events", Some(2));
+    let gap = stream.next().expect("it goes on").expect("it is an event");
+    assert_eq!((gap.kind.as_str(), &gap.data["from"]), ("gap", &json!(3)), "{gap:?}");
+    let next = stream.next().expect("it goes on").expect("it is an event");
+    assert_eq!((gap.id + 1, &gap.data["to"]), (next.id, &json!(gap.id)), "{gap:?} {next:?}");
+    // Another daemon keeps to the same.
+    site.kill();
+    site.start();
+    let page = site.get("/v1/events?after=2&limit=5");
+    assert_eq!(page["gap"]["from"], json!(3), "{page}");
+    site.verify();
 }

@@ -5,7 +5,7 @@ use crate::look::until;
 use crate::room::{Ran, Room, name_of, typed};
 use crate::site::Site;
 use cowork_client::http::Method;
-use cowork_client::types::{Access, Grant, Raw, State};
+use cowork_client::types::{Access, Grant, Raw, Record, State};
 use cowork_testbed::{Folder, Person, SECRET};
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
@@ -270,6 +270,15 @@ fn sensitive_places_need_to_be_meant(person: Person) {
         let problem = site.refused(Method::Post, "/v1/sessions", Some(&body));
         assert_eq!((problem.status, problem.code.as_str()), (403, "sensitive"), "{place:?}");
     }
+    // So do folders that are shown as skills.
+    let body = json!({ "skills": { "path": home.join(".ssh") } });
+    let problem = site.refused(Method::Post, "/v1/sessions", Some(&body));
+    assert_eq!((problem.status, problem.code.as_str()), (403, "sensitive"));
+    let body = json!({ "skills": { "path": home.join(".ssh"), "force": true } });
+    let skilled = site.room(&body);
+    assert_eq!(skilled.run("cat mnt/skills/id_secret").text(), SECRET);
+    assert!(fails(&skilled.run("echo > mnt/skills/id_secret")));
+    skilled.remove();
     // By another name it is the same place.
     let links = Folder::new(person, "links");
     let link = links.path().join("innocent");
@@ -282,6 +291,21 @@ fn sensitive_places_need_to_be_meant(person: Person) {
         assert_eq!((problem.status, problem.code.as_str()), (422, "folder-refused"), "{interface}");
     }
     assert!(fails(&room.run("ls mnt/place")));
+    // That they were asked for and not given is recorded: of the session, and of those to be made.
+    let denied = |filter: &[(&str, &str)]| -> Vec<Record> {
+        site.records(&[&[("type", "grant.denied")], filter].concat())
+    };
+    let of_session = denied(&[("session", room.id())]);
+    assert_eq!(of_session.len(), places.len() + 3, "{of_session:?}");
+    assert_eq!(denied(&[]).len(), 2 * places.len() + 4);
+    for (record, place) in of_session.iter().zip(&places) {
+        assert_eq!(record.data["path"], json!(place), "{record:?}");
+        assert_eq!(record.data["access"], "ro", "{record:?}");
+        assert_eq!(record.data["rule"], "sensitive", "{record:?}");
+        assert!(record.data["reason"].as_str().is_some_and(|reason| reason.len() > 10));
+    }
+    let named = of_session.get(places.len()).expect("there are more");
+    assert_eq!(named.data["path"], json!(home.join(".ssh")), "what it is, not what it is called");
     let meant =
         json!({ "path": home.join(".ssh"), "access": "ro", "name": "place", "force": true });
     let given: Grant = typed(site.post(room.at("/grants"), &meant));
@@ -408,7 +432,11 @@ fn a_folder_can_have_any_name(person: Person) {
     // Its name in the session is text that a terminal does not act on.
     let given: Grant = typed(site.post(room.at("/grants"), &json!({ "path": path })));
     assert!(!given.name.contains(char::is_control), "{given:?}");
+    let at = room.at(&format!("/grants/{}", cowork_client::uri::segment(&given.name)));
+    assert_eq!(typed::<Grant>(site.get(at.as_str())), given);
     room.revoke(&given.name);
+    let problem = site.refused(Method::Get, at, None);
+    assert_eq!((problem.status, problem.code.as_str()), (404, "no-grant"));
     let body = json!({ "path": path, "name": "odd" });
     let given: Grant = typed(site.post(room.at("/grants"), &body));
     assert_eq!(given.path, path);

@@ -154,6 +154,17 @@ fn who_hangs_is_made_again_and_who_is_paused_is_not(person: Person) {
         .filter_map(|event| event.data["missed"].as_u64())
         .collect();
     assert_eq!(missed, [1, 2, 3]);
+    // The record has the first that was missed, and what came of it.
+    let records = site.records(&[("session", hung.id())]);
+    let at = |kind: &str| {
+        let found: Vec<usize> =
+            (0..records.len()).filter(|index| records[*index].kind == kind).collect();
+        assert_eq!(found.len(), 1, "{kind}: {records:?}");
+        found[0]
+    };
+    assert!(at("session.unresponsive") < at("session.lost"));
+    assert_eq!(records[at("session.unresponsive")].data["sandbox"], json!(before[0].pid));
+    assert!(site.records(&[("session", well.id()), ("type", "session.unresponsive")]).is_empty());
     // One that is over its limit on disk is paused, and told.
     until("the greedy one is paused", || greedy.state() == State::Paused);
     assert!(greedy.show().reason.is_some_and(|reason| reason.contains("disk")));

@@ -115,7 +115,7 @@ fn what_the_host_cannot_keep_is_refused(person: Person) {
     wanted["best_effort"] = json!(true);
     let shown = site.room(&wanted).show();
     assert_eq!(limit(&shown, "cpus").strength, "none");
-    assert_eq!(limit(&shown, "memory").strength, "best effort");
+    assert_eq!(limit(&shown, "memory").strength, "best-effort");
 }
 
 fn time_runs_out(person: Person) {

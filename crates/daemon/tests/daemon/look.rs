@@ -55,6 +55,29 @@ impl Process {
         Self::look(self.pid).is_some_and(|now| now.started == self.started)
     }
 
+    /// Whether it still exists and has not ended: one whose parent is gone is buried by whoever buries
+    /// such processes on this machine.
+    pub(crate) fn runs(&self) -> bool {
+        self.exists() && self.stat(0).is_some_and(|state| state != "Z")
+    }
+
+    /// Who started it, or took it over.
+    pub(crate) fn parent(&self) -> Option<Self> {
+        Self::look(self.stat(1)?.parse().ok()?)
+    }
+
+    /// A field of its status, counted from the one after the name.
+    fn stat(&self, field: usize) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        Some(stat.rsplit_once(") ")?.1.split(' ').nth(field)?.to_owned())
+    }
+
+    /// Those that it started and that exist still.
+    pub(crate) fn children(&self) -> Vec<Self> {
+        let all = processes().into_iter().filter_map(Self::look);
+        all.filter(|process| process.parent().as_ref() == Some(self)).collect()
+    }
+
     /// Sends it a signal, if it still exists.
     pub(crate) fn signal(&self, signal: Signal) {
         if self.exists()

@@ -24,6 +24,8 @@ mod faults;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod flooded;
+#[cfg(test)]
 mod grants;
 #[cfg(test)]
 mod heart;
@@ -36,7 +38,11 @@ mod limits;
 #[cfg(test)]
 mod line;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod look;
+#[cfg(test)]
+mod memory;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
@@ -60,7 +66,11 @@ mod terminal;
 #[cfg(test)]
 mod together;
 #[cfg(test)]
+mod trash;
+#[cfg(test)]
 mod trouble;
+#[cfg(test)]
+mod usage;
 #[cfg(test)]
 mod view;
 #[cfg(test)]

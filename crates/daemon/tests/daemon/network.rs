@@ -19,9 +19,12 @@ for_everyone!(
     rules_change_while_it_runs,
     the_user_is_asked_about_a_host,
     a_way_out_that_is_killed_comes_again,
+    a_way_out_is_a_child_of_the_keepers,
+    a_way_out_that_stands_still_is_ended,
     the_next_daemon_goes_on_with_the_network,
     a_port_is_published_and_let_go_of,
     what_cannot_be_is_refused,
+    what_cannot_be_enforced_stops_the_start_and_changes_nothing,
 );
 
 /// Reaches something without regard to variables.
@@ -177,11 +180,11 @@ fn the_user_is_asked_about_a_host(person: Person) {
     let other = site.room(&json!({ "network": { "otherwise": "ask" } }));
     let refused = other.run(&format!("{CURL} -i http://two.invalid/")).text();
     assert!(refused.contains("denied-by-rule"), "{refused}");
-    let rules = site.get("/v1/rules");
+    let rules = site.get("/v1/rules")["items"].take();
     let name = rules[0]["name"].as_str().expect("it has a name").to_owned();
     let target = format!("/v1/rules/{}", cowork_client::uri::segment(&name));
     site.ask(Method::Delete, target, None).expect("it can be removed");
-    assert_eq!(site.get("/v1/rules"), json!([]));
+    assert_eq!(site.get("/v1/rules"), json!({ "items": [], "next": null }));
     // Whoever gives up is not asked for any more.
     let number = room.sh(&format!("{CURL} http://three.invalid/"));
     let id = until_some("it asks", || pending(room).into_iter().next()).id;
@@ -224,6 +227,91 @@ fn a_way_out_that_is_killed_comes_again(person: Person) {
     until("the old one is gone", || !before.exists());
     assert_eq!(room.run(&format!("{CURL} {}", server.url())).text(), ANSWER);
     site.verify();
+}
+
+/// The process that started the way out of a session for the keeper, after a look at all of them.
+fn starter(room: Room<'_>) -> Process {
+    let daemon = room.site.info().expect("it answers").pid;
+    let keeper = room.site.keeper().expect("it runs");
+    let way_out = egress(room);
+    let starter = way_out.parent().expect("it runs");
+    assert_eq!(starter.name, "cowork-starter");
+    assert_eq!(starter.parent().as_ref(), Some(&keeper));
+    assert!(starter.children().contains(&way_out));
+    let daemon = Process::look(i32::try_from(daemon).expect("it is one")).expect("it runs");
+    assert!(daemon.children().iter().all(|child| *child == keeper), "{:?}", daemon.children());
+    // It is on the host, as the daemon is, and has nothing of the keeper's.
+    for kind in ["net", "mnt", "user", "pid", "ipc"] {
+        let namespace = |process: &Process| {
+            std::fs::read_link(format!("/proc/{}/ns/{kind}", process.pid)).expect("it runs")
+        };
+        assert_eq!(namespace(&way_out), namespace(&daemon), "{kind}");
+    }
+    let environment = std::fs::read(format!("/proc/{}/environ", way_out.pid)).expect("it runs");
+    assert!(environment.is_empty(), "{:?}", String::from_utf8_lossy(&environment));
+    let open = |process: &Process| -> Vec<String> {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", process.pid)).expect("it runs");
+        let open = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        open.map(|file| file.to_string_lossy().into_owned()).collect()
+    };
+    for process in [&starter, &way_out] {
+        let open = open(process);
+        assert!(!open.iter().any(|file| file.contains("/proc/") || file == "anon_inode:[pidfd]"));
+    }
+    starter
+}
+
+fn a_way_out_is_a_child_of_the_keepers(person: Person) {
+    let site = Site::new(person);
+    let server = Server::start();
+    let room = open_room(&site, &server);
+    let first = starter(room);
+    site.kill();
+    site.start();
+    assert_eq!(starter(room), first, "after the daemon was killed");
+    let before = egress(room);
+    before.signal(Signal::KILL);
+    until("another one is there", || {
+        network(room).egress.is_some_and(|egress| egress.restarts == 1)
+    });
+    until("it is buried", || !before.exists());
+    assert_eq!(starter(room), first, "after the way out was killed");
+    assert_eq!(room.run(&format!("{CURL} {}", server.url())).text(), ANSWER);
+    // With the session its way out ends, and nobody is left to be buried.
+    let other = open_room(&site, &server);
+    assert_eq!(first.children().len(), 2);
+    other.remove();
+    until("one is left", || first.children() == [egress(room)]);
+    // With the keeper all of it ends, however that ends.
+    let (keeper, before) = (site.keeper().expect("it runs"), egress(room));
+    site.note_keeper();
+    keeper.signal(Signal::KILL);
+    until("the session is well again", || {
+        room.show().sandbox.is_some_and(|sandbox| sandbox.restarts == 1)
+    });
+    until("nothing is left", || !first.runs() && !before.runs());
+    assert_ne!(starter(room), first);
+    let last = starter(room);
+    site.leave();
+    until("nothing is left", || !last.exists());
+}
+
+fn a_way_out_that_stands_still_is_ended(person: Person) {
+    let site = Site::new(person);
+    let server = Server::start();
+    // With a session the daemon stays, and the keeper.
+    let _other = site.plain_room();
+    for daemons in 1..=2 {
+        let room = open_room(&site, &server);
+        let way_out = egress(room);
+        if daemons == 2 {
+            site.kill();
+            site.start();
+        }
+        way_out.signal(Signal::STOP);
+        room.remove();
+        until("it is ended", || !way_out.exists());
+    }
 }
 
 /// The numbers of the records that each process made, in order.
@@ -352,4 +440,38 @@ fn what_cannot_be_is_refused(person: Person) {
             assert_eq!(site.refused(Method::Get, target, None).code, "bad-url", "{url}");
         }
     }
+}
+
+fn what_cannot_be_enforced_stops_the_start_and_changes_nothing(person: Person) {
+    // Where connections to every port do not arrive there is a socket for each port of the rules.
+    let site = Site::with_file(person, "COWORK_CAPTURE", "ports".into());
+    let hosts = |hosts: &[String]| {
+        let rules: Vec<Value> = hosts.iter().map(|host| json!({ "host": host })).collect();
+        json!({ "network": { "rules": rules } })
+    };
+    let every = hosts(&["example.com:*".into()]);
+    let many = hosts(&["example.com:2000-2100".into()]);
+    let ports: Vec<String> = (2000..2101).map(|port| format!("example.com:{port}")).collect();
+    let table = [
+        (every.clone(), 422, "network-unenforceable"),
+        (many, 422, "network-unenforceable"),
+        (hosts(&ports), 422, "network-unenforceable"),
+    ];
+    site.check_refusals("/v1/sessions", &table);
+    assert!(site.sessions().is_empty());
+    // As many as there can be are no reason; then one more, while it runs, is.
+    let server = Server::start();
+    let mut most = vec![server.rule()];
+    most.extend((2001..2100).map(|port| format!("example.com:{port}")));
+    let room = site.room(&hosts(&most));
+    for host in ["example.com:*", "example.com:2200"] {
+        let add = json!({ "add": [{ "host": host }] });
+        let problem = site.refused(Method::Patch, room.at("/network"), Some(&add));
+        let told = (problem.status, problem.code.as_str());
+        assert_eq!(told, (422, "network-unenforceable"), "{host}");
+    }
+    // The rules that were there are in force.
+    assert_eq!(network(room).rules.len(), most.len());
+    assert_eq!(room.run(&format!("{DIRECT} {}", server.url())).text(), ANSWER);
+    room.remove();
 }

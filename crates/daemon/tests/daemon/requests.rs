@@ -1,13 +1,16 @@
 //! What sessions ask for from inside, with the program they have for it, and what the user answers.
 
 use crate::for_everyone;
-use crate::look::until_some;
+use crate::look::{Process, until_some};
 use crate::room::{Room, typed};
 use crate::site::Site;
-use cowork_client::http::Method;
+use cowork_client::http::{HttpError, Method};
 use cowork_client::types::{Request, RequestState};
 use cowork_testbed::{Folder, Person};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 for_everyone!(
@@ -17,6 +20,9 @@ for_everyone!(
     what_is_asked_is_bounded_and_plain,
     a_session_knows_of_its_own_requests_alone,
     requests_outlive_the_daemon_and_end_with_their_session,
+    of_two_answers_at_a_time_one_is_carried_out,
+    who_asks_is_told_by_the_kernel,
+    what_was_granted_was_allowed_whenever_the_daemon_dies,
 );
 
 /// A line of the shell that asks, and prints the status and the answer.
@@ -112,7 +118,7 @@ fn a_folder_that_was_asked_for_appears(person: Person) {
         .map(|record| record.kind)
         .filter(|kind| kind.starts_with("request.") || kind.starts_with("grant."))
         .collect();
-    assert_eq!(kinds, ["request.created", "grant.added", "request.decided"]);
+    assert_eq!(kinds, ["request.created", "grant.denied", "grant.added", "request.decided"]);
     site.verify();
 }
 
@@ -301,4 +307,164 @@ fn requests_outlive_the_daemon_and_end_with_their_session(person: Person) {
             "{id}"
         );
     }
+}
+
+/// What several answers at the same time got: their status, and the code of a problem.
+fn decide_together(site: &Site, id: u64, answers: &[Value]) -> Vec<(u16, String)> {
+    let together = Barrier::new(answers.len());
+    let target = format!("/v1/requests/{id}/decide");
+    thread::scope(|scope| {
+        let say = |body| {
+            let (target, together) = (&target, &together);
+            scope.spawn(move || {
+                together.wait();
+                match site.ask(Method::Post, target, Some(body)) {
+                    Ok(_) => (200, String::new()),
+                    Err(HttpError::Problem(problem)) => (problem.status, problem.code),
+                    Err(error) => panic!("{error}"),
+                }
+            })
+        };
+        let said: Vec<_> = answers.iter().map(say).collect();
+        said.into_iter().map(|said| said.join().expect("it was answered")).collect()
+    })
+}
+
+fn of_two_answers_at_a_time_one_is_carried_out(person: Person) {
+    const ROUNDS: usize = 4;
+    let site = Site::new(person);
+    let room = site.room(&json!({ "network": { "otherwise": "ask" } }));
+    let folders = [Folder::new(person, "one"), Folder::new(person, "two")];
+    let allow = |index: usize| {
+        let path = folders[index].path();
+        json!({ "decision": "allow_once", "path": path, "name": format!("folder-{index}") })
+    };
+    let reject = || json!({ "decision": "reject_once" });
+    let pairs = [[allow(0), allow(1)], [allow(0), reject()], [reject(), allow(1)]];
+    let mut closed = BTreeMap::new();
+    for (index, pair) in pairs.iter().cycle().take(pairs.len() * ROUNDS).enumerate() {
+        let (_, told) = ask(room, &wish(&format!("round {index}"), 0));
+        let id = told["id"].as_u64().expect("it has a number");
+        let mut got = decide_together(&site, id, pair);
+        got.sort();
+        assert_eq!(got, [(200, String::new()), (409, "answered".into())], "{pair:?}");
+        let request: Request = typed(site.get(format!("/v1/requests/{id}")));
+        let granted: Vec<String> = request.grant.clone().into_iter().collect();
+        assert_eq!(room.grants(), granted, "what is there is what the one answer says");
+        assert_eq!(request.state == RequestState::Allowed, granted.len() == 1);
+        for name in &granted {
+            room.revoke(name);
+        }
+        closed.insert(id, 1);
+    }
+    // An answer that cannot be carried out stands in nobody's way.
+    let (_, told) = ask(room, &wish("last", 0));
+    let id = told["id"].as_u64().expect("it has a number");
+    let missing = json!({ "decision": "allow_once", "path": "/nowhere" });
+    let mut got = decide_together(&site, id, &[missing, reject()]);
+    got.sort();
+    assert_eq!(got[0].0, 200);
+    assert!([404, 409, 422].contains(&got[1].0), "{got:?}");
+    closed.insert(id, 1);
+    // A host is another kind, and so is what it leaves: a rule of the session.
+    let curl = "curl -s -m 60 http://made-up.invalid/ > /dev/null";
+    for round in 0..ROUNDS {
+        let number = room.sh(curl);
+        let request = one_pending(room);
+        assert_eq!(request.kind, "host");
+        let rule = json!({ "decision": "allow_session" });
+        let no = reject();
+        let answers = if round % 2 == 0 { [rule, no] } else { [no, rule] };
+        let mut got = decide_together(&site, request.id, &answers);
+        got.sort();
+        assert_eq!(got, [(200, String::new()), (409, "answered".into())], "{answers:?}");
+        closed.insert(request.id, 1);
+        drop(room.ended(number));
+        let decided: Request = typed(site.get(format!("/v1/requests/{}", request.id)));
+        let rules = site.get(room.at("/network"))["rules"].to_string();
+        let stands = rules.contains("made-up.invalid");
+        assert_eq!(decided.state == RequestState::Allowed, stands, "{rules}");
+        if stands {
+            break;
+        }
+    }
+    let mut decided = BTreeMap::new();
+    for record in site.records(&[("type", "request.decided")]) {
+        *decided.entry(record.data["request"].as_u64().expect("it has one")).or_insert(0) += 1;
+    }
+    assert_eq!(decided, closed, "each is decided once");
+    site.verify();
+}
+
+fn what_was_granted_was_allowed_whenever_the_daemon_dies(person: Person) {
+    const ROUNDS: u64 = 24;
+    let site = Site::new(person);
+    let room = site.plain_room();
+    let folder = Folder::new(person, "folder");
+    let body = json!({ "decision": "allow_once", "path": folder.path(), "name": "folder" });
+    for round in 0..ROUNDS {
+        let (_, told) = ask(room, &wish(&format!("round {round}"), 0));
+        let id = told["id"].as_u64().expect("it has a number");
+        let target = format!("/v1/requests/{id}/decide");
+        thread::scope(|scope| {
+            // It may be killed before it answers.
+            scope.spawn(|| drop(site.ask(Method::Post, &target, Some(&body))));
+            thread::sleep(Duration::from_micros(500 * round));
+            site.kill();
+        });
+        site.start();
+        let request: Request = typed(site.get(format!("/v1/requests/{id}")));
+        let granted = room.grants();
+        match request.state {
+            RequestState::Allowed => assert_eq!(granted, ["folder"]),
+            RequestState::Pending => {
+                assert_eq!(granted, [""; 0], "{request:?}");
+                let rejected = decide(&site, id, &json!({ "decision": "reject_once" }));
+                assert_eq!(rejected.state, RequestState::Rejected);
+            }
+            RequestState::Rejected | RequestState::Expired => panic!("{request:?}"),
+        }
+        for name in &granted {
+            room.revoke(name);
+        }
+    }
+    site.verify();
+}
+
+fn who_asks_is_told_by_the_kernel(person: Person) {
+    let site = Site::new(person);
+    let room = site.plain_room();
+    // Some other command, and one that asks by a child, under a name of its own.
+    room.sh("sleep 1000");
+    let python = "import ctypes, http.client, json, socket, sys\n\
+        ctypes.CDLL(None).prctl(15, b'innocent\\x1b[2J', 0, 0, 0)\n\
+        s = socket.socket(socket.AF_UNIX)\n\
+        s.connect('/run/cowork.sock')\n\
+        c = http.client.HTTPConnection('cowork')\n\
+        c.sock = s\n\
+        body = json.dumps({'wanted': 'invoices', 'reason': 'r', 'wait': 60})\n\
+        c.request('POST', '/v1/ask', body, {'Content-Type': 'application/json'})\n\
+        print(c.getresponse().status)";
+    room.site.post(room.at("/commands"), &json!({ "argv": ["/bin/true"] }));
+    let line = "/usr/bin/python3 -c \"$CODE\"; echo over";
+    let number = room.start(&json!({ "shell": line, "env": { "CODE": python } }));
+    let request = one_pending(room);
+    let asker = request.asker.expect("the kernel tells");
+    assert_eq!(asker.command, Some(number), "{asker:?}");
+    assert_eq!(asker.program, "innocent?[2J", "plain, and what it calls itself");
+    let process = Process::look(asker.pid).expect("it waits for its answer");
+    let known = format!("NSpid:\t{}\t{}\n", asker.pid, asker.inside.expect("it has one"));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", asker.pid)).expect("it runs");
+    assert!(status.contains(&known), "{status}");
+    assert!(process.exists());
+    let records = site.records(&[("session", room.id()), ("type", "request.created")]);
+    assert_eq!(records[0].data["asker"]["command"], json!(number), "{records:?}");
+    assert_eq!(records[0].data["asker"]["pid"], json!(asker.pid), "{records:?}");
+    decide(&site, request.id, &json!({ "decision": "reject_once" }));
+    assert_eq!(room.finish(number).text(), "200\nover\n");
+    // Whoever asks for the session from outside is nobody in it.
+    let body = json!({ "wanted": "more", "reason": "r" });
+    site.post(room.at("/requests"), &body);
+    assert_eq!(one_pending(room).asker, None);
+    site.verify();
 }

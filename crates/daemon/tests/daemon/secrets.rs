@@ -195,7 +195,7 @@ fn secrets_are_listed_without_their_values(person: Person) {
     let shown = set(&site, "test", &server);
     assert_eq!((shown.name.as_str(), shown.carrier.as_str()), ("test", "bearer"));
     let room = room_with(&site, "test");
-    let all: Vec<Secret> = typed(site.get("/v1/secrets"));
+    let all: Vec<Secret> = typed(site.get("/v1/secrets")["items"].take());
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].sessions, [room.id()]);
     assert!(!site.get("/v1/secrets").to_string().contains(VALUE));
@@ -213,12 +213,28 @@ fn secrets_are_listed_without_their_values(person: Person) {
     assert_eq!((problem.status, problem.code.as_str()), (404, "no-secret"));
     site.kill();
     site.start();
-    let again: Vec<Secret> = typed(site.get("/v1/secrets"));
+    let again: Vec<Secret> = typed(site.get("/v1/secrets")["items"].take());
     assert_eq!(again, all);
-    site.ask(Method::Delete, "/v1/secrets/test", None).expect("it is removed");
-    assert_eq!(site.get("/v1/secrets"), json!([]));
+    // In parts, by name.
+    for name in ["a", "z"] {
+        let body = json!({ "value": "x", "hosts": ["a.example"] });
+        site.ask(Method::Put, format!("/v1/secrets/{name}"), Some(&body)).expect("it is set");
+    }
+    let page = site.get("/v1/secrets?limit=2");
+    let names = |page: &serde_json::Value| {
+        let all: Vec<Secret> = typed(page["items"].clone());
+        all.into_iter().map(|secret| secret.name).collect::<Vec<_>>()
+    };
+    assert_eq!((names(&page), &page["next"]), (vec!["a".into(), "test".into()], &json!("test")));
+    let page = site.get("/v1/secrets?limit=2&cursor=test");
+    assert_eq!((names(&page), &page["next"]), (vec!["z".into()], &json!(null)));
+    for name in ["a", "z", "test"] {
+        let target = format!("/v1/secrets/{name}");
+        site.ask(Method::Delete, target, None).expect("it is removed");
+    }
+    assert_eq!(site.get("/v1/secrets")["items"], json!([]));
     let records = site.records(&[("type", "secret")]);
-    assert_eq!(records.len(), 2);
+    assert_eq!(records.len(), 6);
     assert!(records.iter().all(|record| !record.data.to_string().contains(VALUE)));
 }
 

@@ -9,16 +9,19 @@ use cowork_client::http::{HttpError, Method, Request, Upload};
 use cowork_client::types::{CommandState, Session, State};
 use cowork_testbed::{Folder, Person};
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 for_everyone!(
     there_is_one_daemon_per_folder,
     what_a_killed_daemon_was_starting_is_waited_for,
     a_folder_that_cannot_be_written_is_told,
+    a_folder_that_becomes_read_only_refuses_and_loses_nothing,
     a_damaged_catalogue_is_told_and_left_as_it_is,
     a_full_disk_refuses_and_loses_nothing,
     who_is_asked_politely_leaves_sessions_running,
@@ -176,23 +179,111 @@ fn a_folder_that_cannot_be_written_is_told(person: Person) {
     assert_eq!(room.tell("start").state, State::Ready);
     assert_eq!(room.run("cat file").text(), "kept\n");
     site.verify();
-    // It becomes read-only while the daemon runs: what cannot be recorded is not done.
-    let work = Folder::new(person, "work");
-    let body = json!({ "path": work.path(), "name": "work" });
-    if try_remount_read_only(&disk) {
-        let problem = site.refused(Method::Post, room.at("/grants"), Some(&body));
-        assert_eq!((problem.status, problem.code.as_str()), (507, "unrecorded"));
-        disk.remount(MountFlags::empty());
-        assert_ne!(room.run("ls mnt/work").code, 0);
-    }
-    site.post(room.at("/grants"), &body);
-    site.verify();
     drop(site);
 }
 
-/// A file system with files that are open for writing refuses.
-fn try_remount_read_only(disk: &Disk) -> bool {
-    rustix::mount::mount_remount(&disk.path, MountFlags::RDONLY, "").is_ok()
+/// A file system on a disk of its own, which becomes read-only at its first error, as most do.
+struct Ailing {
+    path: PathBuf,
+    image: PathBuf,
+    _folder: Folder,
+}
+
+impl Ailing {
+    fn new(person: Person) -> Self {
+        let folder = Folder::new(person, "ailing");
+        let image = folder.path().join("image");
+        let file = std::fs::File::create(&image).expect("the folder is ours");
+        file.set_len(64 << 20).expect("there is room");
+        let path = folder.path().join(format!("{}-mount", name_of(folder.path())));
+        std::fs::create_dir(&path).expect("the folder is ours");
+        let owner = format!("root_owner={0}:{0}", person.uid());
+        let image_text = image.to_str().expect("it is text");
+        host("mkfs.ext4", &["-q", "-E", &owner, image_text]);
+        let disk = Self { path, image, _folder: folder };
+        disk.mount();
+        std::fs::set_permissions(&disk.path, PermissionsExt::from_mode(0o700)).expect("it is ours");
+        disk
+    }
+
+    fn mount(&self) {
+        let [image, path] = [&self.image, &self.path].map(|path| path.to_str().expect("text"));
+        host("mount", &["-o", "loop", image, path]);
+    }
+
+    /// The disk fails: from here on the file system is read-only, whoever has files open.
+    fn fail(&self) {
+        let path = self.path.to_str().expect("it is text");
+        host("sync", &["--file-system", path]);
+        host("mount", &["-o", "remount,abort", path]);
+    }
+
+    /// Another disk in its place, with what it had.
+    fn replace(&mut self) {
+        // Namespaces of others may know of the old one for a while; it stays read-only for them.
+        rustix::mount::unmount(&self.path, UnmountFlags::DETACH).expect("it is mounted");
+        let copy = self.image.with_extension("copy");
+        std::fs::copy(&self.image, &copy).expect("there is room");
+        self.image = copy;
+        self.mount();
+    }
+}
+
+impl Drop for Ailing {
+    fn drop(&mut self) {
+        cowork_sys::ignore(rustix::mount::unmount(&self.path, UnmountFlags::DETACH));
+    }
+}
+
+#[track_caller]
+fn host(program: &str, arguments: &[&str]) {
+    let done = Command::new(program).args(arguments).output();
+    let done = done.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{program} {arguments:?}: {said}");
+}
+
+fn a_folder_that_becomes_read_only_refuses_and_loses_nothing(person: Person) {
+    let mut disk = Ailing::new(person);
+    let site = Site::unstarted(person, &["--pool", "0"], disk.path.clone(), None);
+    site.start();
+    let room = site.plain_room();
+    assert_eq!(room.run("echo kept > file").code, 0);
+    let number = room.sh("echo on; sleep 1000");
+    room.until_says(number, "on");
+    let work = Folder::new(person, "work");
+    let body = json!({ "path": work.path(), "name": "work" });
+    disk.fail();
+    // What cannot be recorded is not done, and what is there can be looked at.
+    let problem = site.refused(Method::Post, room.at("/grants"), Some(&body));
+    assert_eq!((problem.status, problem.code.as_str()), (507, "unrecorded"), "{problem:?}");
+    let line = json!({ "shell": "touch mnt/outputs/x" });
+    let problem = site.refused(Method::Post, room.at("/commands"), Some(&line));
+    assert_eq!(problem.status, 507, "{problem:?}");
+    let problem = site.refused(Method::Post, "/v1/sessions", Some(&json!({})));
+    assert!(problem.status == 507 || problem.status == 503, "{problem:?}");
+    assert!(room.grants().is_empty());
+    let init = room.show().sandbox.expect("it runs").pid;
+    let inside = format!("/proc/{init}/root/sessions/{}/mnt/", room.id());
+    assert!(names(inside.as_ref()).contains("outputs"), "it is looked at in the right place");
+    assert!(!names(inside.as_ref()).contains("work"));
+    assert_eq!((room.state(), room.output(number, &[])), (State::Running, b"on\n".to_vec()));
+    // Once it can be written again everything is as it was recorded.
+    let keeper = site.keeper().expect("it runs");
+    site.note_keeper();
+    site.kill();
+    keeper.signal(Signal::KILL);
+    until("the keeper is gone", || !keeper.exists());
+    disk.replace();
+    site.start();
+    assert_eq!(room.state(), State::Stopped);
+    assert!(room.grants().is_empty());
+    assert_eq!(room.tell("start").state, State::Ready);
+    assert_eq!(room.run("cat file").text(), "kept\n");
+    site.post(room.at("/grants"), &body);
+    assert_eq!(room.run("ls -d mnt/work").code, 0);
+    site.verify();
+    drop(site);
 }
 
 fn a_damaged_catalogue_is_told_and_left_as_it_is(person: Person) {

@@ -2,11 +2,11 @@
 
 use super::operation::Operation;
 use super::schemas::Schemas;
-use cowork_client::types::{CloudEvent, Event, Page, Record, Verified};
+use cowork_client::types::{CloudEvent, Event, Page, Part, Record, Verified};
 use serde_json::{Value, json};
 
 /// Records are read.
-const READ: &[&str] = &["host", "unrecorded"];
+const READ: &[&str] = &["host", "tampered", "unrecorded"];
 
 pub(super) fn operations(s: &mut Schemas) -> Vec<Operation> {
     let mut all: Vec<Operation> =
@@ -59,7 +59,7 @@ fn events(s: &mut Schemas) -> Operation {
         "type": "integer", "minimum": 1, "maximum": super::super::extract::MAX_PART,
         "default": super::super::extract::PART,
     });
-    let page = json!({ "anyOf": [s.got::<Page<Event>>(), s.got::<Page<CloudEvent>>()] });
+    let page = json!({ "anyOf": [s.got::<Part<Event>>(), s.got::<Part<CloudEvent>>()] });
     let format = json!({ "type": "string", "enum": ["plain", "cloudevents"], "default": "plain" });
     let stream = json!({ "type": "string", "description":
         "Server-sent events: `id` is the number, `event` the type, `data` the event as JSON. A \
@@ -75,7 +75,9 @@ fn events(s: &mut Schemas) -> Operation {
     Operation::new("GET /v1/events", "events", "What happened, and what happens")
         .about(
             "Events are numbered without gaps. The list's `next` is always there: asked for again \
-             after it, every event comes once. The last 100,000 are kept.",
+             after it, every event comes once. The last 100,000 are kept, unless the daemon is told \
+             otherwise (`COWORK_EVENTS`); `gap` says which numbers are no longer kept of those that \
+             were asked for.",
         )
         .query("session", "Only those of this session", &json!({ "type": "string" }))
         .query(

@@ -21,11 +21,14 @@ fn path() -> Value {
     json!({ "type": "string", "minLength": 1, "maxLength": 4095 })
 }
 
+fn number() -> Value {
+    json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX })
+}
+
 /// Which changes are wanted.
 fn chosen(operation: Operation) -> Operation {
-    let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
     operation
-        .query("set", "Only this set; without it all that are not undone", &number)
+        .query("set", "Only this set; without it all that are not undone", &number())
         .query("path", "Only this path of the host or of the session, and what is below", &path())
         .refuses(&[KEEPER, FOUND])
 }
@@ -37,6 +40,7 @@ fn look(s: &mut Schemas) -> Vec<Operation> {
                 "As one difference between before and now. A session that was removed is found by \
                  its id as long as its changes are kept.",
             )
+            .query("command", "Only what this command did", &number())
             .gives::<Changes>(200, "Sets, and every name that is not as it was", s),
         chosen(Operation::new(
             "GET /v1/sessions/{id}/diff",

@@ -3,7 +3,9 @@
 use super::operation::Operation;
 use super::schemas::Schemas;
 use super::sessions::KEEPER;
-use cowork_client::types::{Cancel, Command, NewCommand, Page, SignalCommand, Size};
+use cowork_client::types::{
+    Cancel, Command, NewCommand, Page, SignalCommand, Size, UsageOfCommand,
+};
 use serde_json::{Value, json};
 
 /// A command is looked up.
@@ -95,6 +97,17 @@ fn commands(s: &mut Schemas) -> Vec<Operation> {
         Operation::new("GET /v1/sessions/{id}/commands/{number}", "showCommand", "A command")
             .gives::<Command>(200, "The command", s)
             .refuses(&[COMMAND]),
+        Operation::new(
+            "GET /v1/sessions/{id}/commands/{number}/usage",
+            "showCommandUsage",
+            "What a command uses",
+        )
+        .about(
+            "While it runs, of its processes and of those they waited for; at the end, what the \
+             kernel tells of it and of what it waited for.",
+        )
+        .gives::<UsageOfCommand>(200, "What it uses now, or has used", s)
+        .refuses(&[KEEPER, COMMAND]),
         Operation::new(
             "GET /v1/sessions/{id}/commands/{number}/attach",
             "attach",

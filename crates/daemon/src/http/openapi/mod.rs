@@ -40,7 +40,9 @@ const ABOUT: &str = "Sessions are isolated computers on the host's own kernel. T
     be recorded and was therefore not done.\n\n\
     Lists come in parts: `next` of one part is the `cursor` of the next. A `POST` with an \
     `Idempotency-Key` is carried out once: the same key with the same request gets the same answer \
-    for a day. Bytes that are not UTF-8 are written as `{\"base64\": \"…\"}` wherever a path, a \
+    for a day, also if the daemon was killed meanwhile: sessions, commands and tasks that were made \
+    are answered with as they are, and where it is not known how far the call came the problem is \
+    `outcome-unknown`. Bytes that are not UTF-8 are written as `{\"base64\": \"…\"}` wherever a path, a \
     word or a value is expected. Times are RFC 3339 in UTC.\n\n\
     Attached to a command, a connection speaks `cowork-stream/1` after an upgrade (`Connection: \
     Upgrade`, `Upgrade: cowork-stream/1`, answered with 101): frames of one byte that names a \

@@ -5,7 +5,7 @@ use super::schemas::Schemas;
 use super::sessions::KEEPER;
 use crate::network::MAX_URL;
 use cowork_client::types::{
-    NamedRule, Network, NetworkChange, NetworkExplanation, NewSecret, Preset, Publish,
+    NamedRule, Network, NetworkChange, NetworkExplanation, NewSecret, Page, Preset, Publish,
     PublishedPort, Secret, Traffic,
 };
 use serde_json::json;
@@ -110,7 +110,8 @@ fn rules(s: &mut Schemas) -> Vec<Operation> {
             .gives::<Vec<Preset>>(200, "Every preset", s),
         Operation::new("GET /v1/rules", "listRules", "Rules for every session with a network")
             .about("They come of answers that the user gave for always.")
-            .gives::<Vec<NamedRule>>(200, "Every rule", s)
+            .part_from(&json!({ "type": "string" }))
+            .gives::<Page<NamedRule>>(200, "A part of the list, by name", s)
             .refuses(&[&["unrecorded"]]),
         Operation::new("DELETE /v1/rules/{name}", "removeRule", "Take such a rule away")
             .gives_nothing(204, "It is gone, for every session")
@@ -121,7 +122,8 @@ fn rules(s: &mut Schemas) -> Vec<Operation> {
 fn secrets(s: &mut Schemas) -> Vec<Operation> {
     vec![
         Operation::new("GET /v1/secrets", "listSecrets", "Secrets, without their values")
-            .gives::<Vec<Secret>>(200, "Every secret", s)
+            .part_from(&json!({ "type": "string" }))
+            .gives::<Page<Secret>>(200, "A part of the list, by name", s)
             .refuses(&[&["host"]]),
         Operation::new("PUT /v1/secrets/{name}", "setSecret", "Keep a secret")
             .about(

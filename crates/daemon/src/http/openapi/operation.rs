@@ -14,8 +14,15 @@ const ASKED: [&str; 1] = ["malformed"];
 /// With a JSON body.
 const JSON: [&str; 3] = ["malformed", "too-large", "not-json"];
 /// With an idempotency key.
-const KEY: [&str; 6] =
-    ["malformed", "too-large", "key-reused", "in-progress", "host", "unrecorded"];
+const KEY: [&str; 7] = [
+    "malformed",
+    "too-large",
+    "key-reused",
+    "in-progress",
+    "outcome-unknown",
+    "host",
+    "unrecorded",
+];
 
 /// What the daemon does for one method on one path.
 #[derive(Debug)]
@@ -238,7 +245,7 @@ fn part(path: &str, name: &str) -> (&'static str, Value) {
             json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
         ),
         "root" => (
-            "Which folder of the session: `outputs`, `uploads`, or the name of a grant",
+            "Which folder of the session: `outputs`, `uploads`, `skills`, or the name of a grant",
             json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
         ),
         "path" => (

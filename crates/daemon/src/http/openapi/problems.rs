@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Codes, their status, and their meaning.
-pub(super) const PROBLEMS: [(&str, u16, &str); 108] = [
+pub(super) const PROBLEMS: [(&str, u16, &str); 110] = [
     ("malformed", 400, "the request does not fit this document"),
     ("no-token", 401, "the listener on TCP was not shown its token"),
     ("foreign-host", 403, "the listener on TCP was asked by a name that is not its own"),
@@ -57,6 +57,7 @@ pub(super) const PROBLEMS: [(&str, u16, &str); 108] = [
     ("nothing-to-apply", 409, "nothing is staged there"),
     ("nothing-to-redo", 409, "there is no undo that is not redone"),
     ("nothing-to-undo", 409, "there is nothing to undo there"),
+    ("outcome-unknown", 409, "the daemon ended during a call with this idempotency key"),
     ("paused", 409, "the session is paused"),
     ("port-taken", 409, "the port at the host's loopback cannot be had"),
     ("session-exists", 409, "there is a session with this id, or its folder is still there"),
@@ -114,6 +115,7 @@ pub(super) const PROBLEMS: [(&str, u16, &str); 108] = [
     ("layer-missing", 503, "a layer of protection could not be put in force"),
     ("socket-refused", 503, "a socket cannot be made in the session's network"),
     ("step-failed", 503, "a step of making or changing the sandbox failed"),
+    ("tampered", 503, "the record of what happened is damaged, or was tampered with"),
     ("no-space", 507, "the disk is full"),
     ("unrecorded", 507, "it could not be recorded, and was not done"),
 ];

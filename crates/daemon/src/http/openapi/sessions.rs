@@ -127,7 +127,8 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             "usageHistory",
             "What a session used in the last hour",
         )
-        .gives::<Vec<Usage>>(200, "Samples, the oldest first", s),
+        .part_from(&json!({ "type": "string" }))
+        .gives::<Page<Usage>>(200, "A part of the samples, the oldest first", s),
     ]
 }
 
@@ -209,6 +210,9 @@ fn grants(s: &mut Schemas) -> Vec<Operation> {
             .leads_to("changeGrant", &named)
             .leads_to("revokeGrant", &named)
             .refuses(&[KEEPER, GRANTING, &["creating", "ended"]]),
+        Operation::new("GET /v1/sessions/{id}/grants/{name}", "showGrant", "A granted folder")
+            .gives::<Grant>(200, "The grant", s)
+            .refuses(&[&["no-grant"]]),
         Operation::new(
             "PATCH /v1/sessions/{id}/grants/{name}",
             "changeGrant",
