@@ -753,7 +753,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__exec)
-            opts="-d -t -n -h --env --cd --timeout --detach --terminal --no-stdin --json --help"
+            opts="-d -t -n -h --env --cd --here --timeout --detach --terminal --no-stdin --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -779,7 +779,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__explain)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --skills --direct --guard --quota --quota-files --block --unblock --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --syscalls --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -801,6 +801,10 @@ _cowork() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --skills)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --direct)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -814,6 +818,14 @@ _cowork() {
                     return 0
                     ;;
                 --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --unblock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -911,7 +923,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__grant)
-            opts="-h --force --for --direct --guard --quota --quota-files --json --help"
+            opts="-h --force --for --direct --guard --quota --quota-files --block --unblock --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -934,6 +946,14 @@ _cowork() {
                     return 0
                     ;;
                 --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --unblock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -973,7 +993,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__init)
-            opts="-h --workspace --cpus --memory --disk --allow --deny --ask --net --headless --preset --secret --policy --json --help"
+            opts="-h --workspace --cpus --memory --disk --skills --force --allow --deny --ask --net --headless --preset --secret --policy --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -992,6 +1012,10 @@ _cowork() {
                     return 0
                     ;;
                 --disk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skills)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1093,7 +1117,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__mcp)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --session --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --skills --direct --guard --quota --quota-files --block --unblock --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --session --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1115,6 +1139,10 @@ _cowork() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --skills)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --direct)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1128,6 +1156,14 @@ _cowork() {
                     return 0
                     ;;
                 --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --unblock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1303,7 +1339,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__new)
-            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
+            opts="-h --grant --no-grants --force --profile --debugger --home --outputs --skills --direct --guard --quota --quota-files --block --unblock --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --disk --label --workspace --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1325,6 +1361,10 @@ _cowork() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --skills)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --direct)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1338,6 +1378,14 @@ _cowork() {
                     return 0
                     ;;
                 --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --unblock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1655,7 +1703,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__run)
-            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --direct --guard --quota --quota-files --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --verbose --no-daemon --json --help"
+            opts="-v -h --grant --no-grants --force --profile --debugger --home --outputs --skills --direct --guard --quota --quota-files --block --unblock --allow --deny --ask --net --headless --preset --secret --policy --memory --cpus --processes --open-files --scratch --timeout --best-effort --id --env --cd --here --verbose --no-daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1677,6 +1725,10 @@ _cowork() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --skills)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --direct)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1690,6 +1742,14 @@ _cowork() {
                     return 0
                     ;;
                 --quota-files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --unblock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1937,7 +1997,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__shell)
-            opts="-h --env --cd --help"
+            opts="-h --env --cd --here --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -26,12 +26,12 @@ end
 
 complete -c cowork -n "__fish_cowork_needs_command" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_needs_command" -s V -l version -d 'Print version'
-complete -c cowork -n "__fish_cowork_needs_command" -f -a "run" -d 'Run a command in a session made for it, and leave nothing behind'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "run" -d 'Where a command starts'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "new" -d 'Make a session that stays until it is removed'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "ls" -d 'List sessions'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "status" -d 'Show a session at a glance: state, protection, limits, grants, commands'
-complete -c cowork -n "__fish_cowork_needs_command" -f -a "exec" -d 'Run a command in a session'
-complete -c cowork -n "__fish_cowork_needs_command" -f -a "shell" -d 'Open a shell in a session'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "exec" -d 'Where a command starts'
+complete -c cowork -n "__fish_cowork_needs_command" -f -a "shell" -d 'Where a command starts'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "claude" -d 'Run Claude Code in a session on the current folder'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "codex" -d 'Run Codex in a session on the current folder'
 complete -c cowork -n "__fish_cowork_needs_command" -f -a "gemini" -d 'Run Gemini CLI in a session on the current folder'
@@ -88,10 +88,13 @@ complete -c cowork -n "__fish_cowork_using_subcommand run" -l grant -d 'A folder
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l skills -d 'Show this folder read-only as mnt/skills: what an agent is to know how to do' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l quota-files -d 'Most files that may be added to a folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l block -d 'Refuse files that end in this too, e.g. `zip`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l unblock -d 'Do not refuse files that end in this, e.g. `jar`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l ask -d 'A host that it may reach if you say so when it tries' -r
@@ -112,11 +115,12 @@ complete -c cowork -n "__fish_cowork_using_subcommand run" -l scratch -d 'Most s
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l timeout -d 'End the session after this time, e.g. 90s, 5m' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l id -d 'The session\'s id, e.g. zealous-ramanujan; made up without it' -r
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l env -d 'Set a variable for the command, or pass one of yours by its name alone' -r
-complete -c cowork -n "__fish_cowork_using_subcommand run" -l cd -d 'The folder in the session that the command starts in' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l cd -d 'The folder in the session to start in; without it, the session\'s own' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l no-grants -d 'Grant no folder at all, not even the current one'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l force -d 'Grant folders even if they hold keys, passwords or cowork\'s own state'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l debugger -d 'Let debuggers and tracers work inside the session'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l best-effort -d 'Accept limits that this host can only approximate'
+complete -c cowork -n "__fish_cowork_using_subcommand run" -l here -d 'Start in the current folder, as the session sees it'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -s v -l verbose -d 'Say on standard error which protection is in force'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l no-daemon -d 'Make the session without the daemon: nothing is recorded or listed'
 complete -c cowork -n "__fish_cowork_using_subcommand run" -l json -d 'Write JSON, as the daemon\'s API has it'
@@ -125,10 +129,13 @@ complete -c cowork -n "__fish_cowork_using_subcommand new" -l grant -d 'A folder
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l skills -d 'Show this folder read-only as mnt/skills: what an agent is to know how to do' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l quota-files -d 'Most files that may be added to a folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l block -d 'Refuse files that end in this too, e.g. `zip`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand new" -l unblock -d 'Do not refuse files that end in this, e.g. `jar`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand new" -l ask -d 'A host that it may reach if you say so when it tries' -r
@@ -172,15 +179,17 @@ complete -c cowork -n "__fish_cowork_using_subcommand status" -l process -d 'Onl
 complete -c cowork -n "__fish_cowork_using_subcommand status" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand status" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -l env -d 'Set a variable for the command, or pass one of yours by its name alone' -r
-complete -c cowork -n "__fish_cowork_using_subcommand exec" -l cd -d 'The folder in the session that the command starts in' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -l cd -d 'The folder in the session to start in; without it, the session\'s own' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -l timeout -d 'Cancel the command after this time, e.g. 90s, 5m' -r
+complete -c cowork -n "__fish_cowork_using_subcommand exec" -l here -d 'Start in the current folder, as the session sees it'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -s d -l detach -d 'Leave the command running and print its number'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -s t -l terminal -d 'Give the command a terminal even if none of your streams is one'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -s n -l no-stdin -d 'Send nothing of standard input'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand exec" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand shell" -l env -d 'Set a variable for the shell, or pass one of yours by its name alone' -r
-complete -c cowork -n "__fish_cowork_using_subcommand shell" -l cd -d 'The folder in the session that the shell starts in' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand shell" -l cd -d 'The folder in the session to start in; without it, the session\'s own' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand shell" -l here -d 'Start in the current folder, as the session sees it'
 complete -c cowork -n "__fish_cowork_using_subcommand shell" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand claude" -l program -d 'The agent\'s program on this host, in place of the one on your PATH' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand claude" -l secret -d 'The secret that the agent proves itself with, if several are stored' -r
@@ -286,6 +295,8 @@ complete -c cowork -n "__fish_cowork_using_subcommand grant" -l direct -d 'A fol
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l quota-files -d 'Most files that may be added to a folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l block -d 'Refuse files that end in this too, e.g. `zip`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand grant" -l unblock -d 'Do not refuse files that end in this, e.g. `jar`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l force -d 'Grant it even if it holds keys, passwords or cowork\'s own state'
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand grant" -s h -l help -d 'Print help'
@@ -483,6 +494,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand init" -l workspace -d 'The
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l cpus -d 'Most processors; 4 without it, or as many as the host has' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l memory -d 'Most memory; 4G without it, or as much as the host has' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l disk -d 'Most space on disk of home and outputs together; 10G without it' -r
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l skills -d 'Show this folder read-only as mnt/skills: what an agent is to know how to do' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l ask -d 'A host that it may reach if you say so when it tries' -r
@@ -495,6 +507,7 @@ never\t'Somebody is: at another terminal, or a program'"
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l preset -d 'Hosts that belong together, e.g. `github`; `cowork net presets` lists them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l secret -d 'A secret that its requests get on their way, kept with `cowork secret set`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l policy -d 'A file of rules in TOML; options add to it' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand init" -l force -d 'Show the skills even if they are in a place with keys, passwords or cowork\'s own state'
 complete -c cowork -n "__fish_cowork_using_subcommand init" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand init" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cowork -n "__fish_cowork_using_subcommand delete" -l keep-outputs -d 'Keep what the session left in mnt/outputs'
@@ -504,10 +517,13 @@ complete -c cowork -n "__fish_cowork_using_subcommand explain" -l grant -d 'A fo
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l skills -d 'Show this folder read-only as mnt/skills: what an agent is to know how to do' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l quota-files -d 'Most files that may be added to a folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l block -d 'Refuse files that end in this too, e.g. `zip`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand explain" -l unblock -d 'Do not refuse files that end in this, e.g. `jar`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand explain" -l ask -d 'A host that it may reach if you say so when it tries' -r
@@ -540,10 +556,13 @@ complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l grant -d 'A folder
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l profile -d 'The walls around the session: `strict`, or `nested` for programs that bring a sandbox of their own (Chromium, bwrap)' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l home -d 'Keep the session\'s home in this folder' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l outputs -d 'Show this folder as mnt/outputs, so that deliverables stay' -r -F
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l skills -d 'Show this folder read-only as mnt/skills: what an agent is to know how to do' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l direct -d 'A folder below each `rw` grant that is written without a record, at full speed, e.g. `node_modules`' -r -F
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l guard -d 'Ask when a command removes or overwrites more than so many files; `off` for never' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l quota -d 'Most bytes that may be added to a folder, e.g. 2G' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l quota-files -d 'Most files that may be added to a folder' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l block -d 'Refuse files that end in this too, e.g. `zip`' -r
+complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l unblock -d 'Do not refuse files that end in this, e.g. `jar`' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l allow -d 'A host that the session may reach, e.g. `pypi.org`; without any rule there is no network' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l deny -d 'A host that it may not reach, whatever else allows it; all of its ports unless some are named' -r
 complete -c cowork -n "__fish_cowork_using_subcommand mcp" -l ask -d 'A host that it may reach if you say so when it tries' -r

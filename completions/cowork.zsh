@@ -34,10 +34,13 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'--skills=[Show this folder read-only as mnt/skills\: what an agent is to know how to do]:FOLDER:_files' \
 '*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
 '--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
 '--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
 '--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
+'*--block=[Refuse files that end in this too, e.g. \`zip\`]:ENDING:_default' \
+'*--unblock=[Do not refuse files that end in this, e.g. \`jar\`]:ENDING:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -58,11 +61,12 @@ never\:"Somebody is\: at another terminal, or a program"))' \
 '--timeout=[End the session after this time, e.g. 90s, 5m]:TIME:_default' \
 '--id=[The session'\''s id, e.g. zealous-ramanujan; made up without it]:ID:_default' \
 '*--env=[Set a variable for the command, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
-'--cd=[The folder in the session that the command starts in]:FOLDER:_files' \
+'--cd=[The folder in the session to start in; without it, the session'\''s own]:FOLDER:_files' \
 '(--grant)--no-grants[Grant no folder at all, not even the current one]' \
 '--force[Grant folders even if they hold keys, passwords or cowork'\''s own state]' \
 '--debugger[Let debuggers and tracers work inside the session]' \
 '--best-effort[Accept limits that this host can only approximate]' \
+'(--cd)--here[Start in the current folder, as the session sees it]' \
 '-v[Say on standard error which protection is in force]' \
 '--verbose[Say on standard error which protection is in force]' \
 '(--json)--no-daemon[Make the session without the daemon\: nothing is recorded or listed]' \
@@ -78,10 +82,13 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'--skills=[Show this folder read-only as mnt/skills\: what an agent is to know how to do]:FOLDER:_files' \
 '*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
 '--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
 '--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
 '--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
+'*--block=[Refuse files that end in this too, e.g. \`zip\`]:ENDING:_default' \
+'*--unblock=[Do not refuse files that end in this, e.g. \`jar\`]:ENDING:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -136,8 +143,9 @@ _arguments "${_arguments_options[@]}" : \
 (exec)
 _arguments "${_arguments_options[@]}" : \
 '*--env=[Set a variable for the command, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
-'--cd=[The folder in the session that the command starts in]:FOLDER:_files' \
+'--cd=[The folder in the session to start in; without it, the session'\''s own]:FOLDER:_files' \
 '--timeout=[Cancel the command after this time, e.g. 90s, 5m]:TIME:_default' \
+'(--cd)--here[Start in the current folder, as the session sees it]' \
 '-d[Leave the command running and print its number]' \
 '--detach[Leave the command running and print its number]' \
 '-t[Give the command a terminal even if none of your streams is one]' \
@@ -153,7 +161,8 @@ _arguments "${_arguments_options[@]}" : \
 (shell)
 _arguments "${_arguments_options[@]}" : \
 '*--env=[Set a variable for the shell, or pass one of yours by its name alone]:NAME[=VALUE]:_default' \
-'--cd=[The folder in the session that the shell starts in]:FOLDER:_files' \
+'--cd=[The folder in the session to start in; without it, the session'\''s own]:FOLDER:_files' \
+'(--cd)--here[Start in the current folder, as the session sees it]' \
 '-h[Print help]' \
 '--help[Print help]' \
 '::session -- The session; without it the one named `default`:_default' \
@@ -414,6 +423,8 @@ _arguments "${_arguments_options[@]}" : \
 '--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
 '--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
 '--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
+'*--block=[Refuse files that end in this too, e.g. \`zip\`]:ENDING:_default' \
+'*--unblock=[Do not refuse files that end in this, e.g. \`jar\`]:ENDING:_default' \
 '--force[Grant it even if it holds keys, passwords or cowork'\''s own state]' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
@@ -866,6 +877,7 @@ _arguments "${_arguments_options[@]}" : \
 '-h[Print help]' \
 '--help[Print help]' \
 '::session -- The session; without it all that live:_default' \
+'::command -- One command of the session, while it runs or afterwards:_default' \
 && ret=0
 ;;
 (audit)
@@ -927,6 +939,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cpus=[Most processors; 4 without it, or as many as the host has]:NUMBER:_default' \
 '--memory=[Most memory; 4G without it, or as much as the host has]:BYTES:_default' \
 '--disk=[Most space on disk of home and outputs together; 10G without it]:BYTES:_default' \
+'--skills=[Show this folder read-only as mnt/skills\: what an agent is to know how to do]:FOLDER:_files' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -939,6 +952,7 @@ never\:"Somebody is\: at another terminal, or a program"))' \
 '*--preset=[Hosts that belong together, e.g. \`github\`; \`cowork net presets\` lists them]:NAME:_default' \
 '*--secret=[A secret that its requests get on their way, kept with \`cowork secret set\`]:NAME:_default' \
 '--policy=[A file of rules in TOML; options add to it]:FILE:_files' \
+'--force[Show the skills even if they are in a place with keys, passwords or cowork'\''s own state]' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
@@ -958,10 +972,13 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'--skills=[Show this folder read-only as mnt/skills\: what an agent is to know how to do]:FOLDER:_files' \
 '*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
 '--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
 '--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
 '--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
+'*--block=[Refuse files that end in this too, e.g. \`zip\`]:ENDING:_default' \
+'*--unblock=[Do not refuse files that end in this, e.g. \`jar\`]:ENDING:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -1004,10 +1021,13 @@ _arguments "${_arguments_options[@]}" : \
 '--profile=[The walls around the session\: \`strict\`, or \`nested\` for programs that bring a sandbox of their own (Chromium, bwrap)]:PROFILE:_default' \
 '--home=[Keep the session'\''s home in this folder]:FOLDER:_files' \
 '--outputs=[Show this folder as mnt/outputs, so that deliverables stay]:FOLDER:_files' \
+'--skills=[Show this folder read-only as mnt/skills\: what an agent is to know how to do]:FOLDER:_files' \
 '*--direct=[A folder below each \`rw\` grant that is written without a record, at full speed, e.g. \`node_modules\`]:SUBFOLDER:_files' \
 '--guard=[Ask when a command removes or overwrites more than so many files; \`off\` for never]:NUMBER|off:_default' \
 '--quota=[Most bytes that may be added to a folder, e.g. 2G]:BYTES:_default' \
 '--quota-files=[Most files that may be added to a folder]:NUMBER:_default' \
+'*--block=[Refuse files that end in this too, e.g. \`zip\`]:ENDING:_default' \
+'*--unblock=[Do not refuse files that end in this, e.g. \`jar\`]:ENDING:_default' \
 '*--allow=[A host that the session may reach, e.g. \`pypi.org\`; without any rule there is no network]:RULE:_default' \
 '*--deny=[A host that it may not reach, whatever else allows it; all of its ports unless some are named]:RULE:_default' \
 '*--ask=[A host that it may reach if you say so when it tries]:RULE:_default' \
@@ -1074,12 +1094,12 @@ esac
 (( $+functions[_cowork_commands] )) ||
 _cowork_commands() {
     local commands; commands=(
-'run:Run a command in a session made for it, and leave nothing behind' \
+'run:Where a command starts' \
 'new:Make a session that stays until it is removed' \
 'ls:List sessions' \
 'status:Show a session at a glance\: state, protection, limits, grants, commands' \
-'exec:Run a command in a session' \
-'shell:Open a shell in a session' \
+'exec:Where a command starts' \
+'shell:Where a command starts' \
 'claude:Run Claude Code in a session on the current folder' \
 'codex:Run Codex in a session on the current folder' \
 'gemini:Run Gemini CLI in a session on the current folder' \

@@ -7,12 +7,13 @@ use crate::show::{self, progress};
 use cowork_client::http::{Client, HttpError, Method, Request};
 use cowork_client::places;
 use cowork_client::types::Info;
+use cowork_client::uri::Query;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time that a daemon may take to answer after its start.
@@ -173,6 +174,31 @@ impl Log {
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
         Some(line.strip_prefix("coworkd: ").unwrap_or(line).to_owned())
+    }
+}
+
+/// Has a question about the audit answered from its files, with the daemon's program and without a
+/// daemon.
+pub(crate) fn from_files(query: &Query, stdout: Stdio) -> Result<Output, Failure> {
+    let failed = |cause: Option<String>| Failure::host("cannot read the audit", cause);
+    let asked = Command::new(program()?)
+        .args(["--audit", query.target()])
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(Child::wait_with_output);
+    let answered = asked.map_err(|error| failed(Some(error.to_string())))?;
+    let said = String::from_utf8_lossy(&answered.stderr);
+    let mut said = said.lines().map(|line| line.strip_prefix("coworkd: ").unwrap_or(line));
+    if answered.status.success() {
+        said.for_each(note);
+        return Ok(answered);
+    }
+    // Whoever closes the other end of a pipe has what was wanted.
+    match answered.status.signal() {
+        Some(signal) if signal == rustix::process::Signal::PIPE.as_raw() => Ok(answered),
+        _ => Err(failed(said.next_back().map(ToOwned::to_owned))),
     }
 }
 

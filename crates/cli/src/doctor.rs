@@ -5,7 +5,7 @@
 use crate::arguments::Doctor;
 use crate::daemon;
 use crate::failure::{Failure, OWN};
-use crate::show::{self, neutral};
+use crate::show::{self, neutral, progress};
 use cowork_api::keeper::{Grade, Reply, Request};
 use cowork_client::places;
 use cowork_client::types::{Fact, Info};
@@ -19,13 +19,16 @@ const BLOCKING: &str = "blocking";
 
 /// Looks at the host and prints what was found. Fails if sessions cannot start.
 pub(crate) fn doctor(options: &Doctor) -> Result<ExitCode, Failure> {
-    let mut keeper = Keeper::start()?;
-    let (Reply::Surveyed(facts), _) = keeper.call(Request::Survey)? else {
-        return Err(ClientError::Gone("keeper").into());
-    };
-    drop(keeper);
-    let mut facts: Vec<Fact> = facts.into_iter().map(fact).collect();
-    facts.push(about_daemon());
+    let facts = progress::during("looking at the host", || -> Result<_, Failure> {
+        let mut keeper = Keeper::start()?;
+        let (Reply::Surveyed(facts), _) = keeper.call(Request::Survey)? else {
+            return Err(ClientError::Gone("keeper").into());
+        };
+        drop(keeper);
+        let mut facts: Vec<Fact> = facts.into_iter().map(fact).collect();
+        facts.push(about_daemon());
+        Ok(facts)
+    })?;
     if options.output.json {
         show::json(&facts)?;
     } else {

@@ -1,10 +1,10 @@
 //! `cowork explain`: the plan of a session step by step, and what would protect it.
 
 use crate::arguments::Explain;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::network;
 use crate::request::{self, Unnamed};
-use crate::show::{self, neutral};
+use crate::show::{self, neutral, progress};
 use cowork_api::files::NamePolicy;
 use cowork_api::keeper::{LayerState, Status, Strength};
 use cowork_api::plan::{Access, Door, OwnStep, Right, RootStep, SessionPlan};
@@ -35,10 +35,13 @@ pub(crate) fn explain(options: &Explain) -> Result<ExitCode, Failure> {
     let changed = about_names(&policy.files);
     steps.extend(changed.iter().chain(&reached).map(|line| neutral::line(line)));
     let title = format!("Plan of session {} (profile {:?})\n", plan.id, plan.profile);
-    let mut keeper = Keeper::start()?;
-    let (status, session) = keeper.create(plan)?;
-    drop(session);
-    drop(keeper);
+    let status = progress::during("making a session to look at", || -> Result<_, Failure> {
+        let mut keeper = Keeper::start()?;
+        let (status, session) = keeper.create(plan)?;
+        drop(session);
+        drop(keeper);
+        Ok(status)
+    })?;
     let (layers, limits) = observed(&status);
     if options.output.json {
         let filters = filters.iter().flatten().flat_map(|(_, policy)| policy.rules());
@@ -242,13 +245,36 @@ fn observed(status: &Status) -> (Vec<Enforced>, Vec<Limit>) {
         value: limit.value.clone(),
         strength: match limit.strength {
             Strength::Enforced => "enforced",
-            Strength::BestEffort => "best effort",
+            Strength::BestEffort => "best-effort",
             Strength::None => "none",
         }
         .to_owned(),
         means: limit.means.clone(),
     });
     (layers.collect(), limits.collect())
+}
+
+/// Says on standard error what a session of this process's own is without.
+pub(crate) fn note_absent_of_status(status: &Status) {
+    note_absent(&observed(status).0);
+}
+
+/// Says on standard error which layers a session is without that its profile has. Those that no
+/// session starts without are not among them.
+pub(crate) fn note_absent(layers: &[Enforced]) {
+    if let Some(text) = absent(layers) {
+        note(&text);
+    }
+}
+
+fn absent(layers: &[Enforced]) -> Option<String> {
+    let absent = layers.iter().filter(|layer| layer.state == "absent");
+    let absent: Vec<String> =
+        absent.map(|layer| format!("`{}` ({})", layer.layer, layer.observed)).collect();
+    (!absent.is_empty()).then(|| {
+        let absent = absent.join(", ");
+        format!("this session is without {absent}: `cowork doctor` says how to get it")
+    })
 }
 
 fn in_force(layers: &[Enforced], limits: &[Limit]) -> String {
@@ -268,4 +294,27 @@ fn in_force(layers: &[Enforced], limits: &[Limit]) -> String {
         cowork_sys::ignore(writeln!(out, "{}", neutral::line(&line)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::absent;
+    use cowork_client::types::Enforced;
+
+    fn layer(layer: &str, state: &str, observed: &str) -> Enforced {
+        Enforced { layer: layer.into(), state: state.into(), observed: observed.into() }
+    }
+
+    #[test]
+    fn a_layer_that_the_host_lacks_is_told() {
+        let mut layers = vec![
+            layer("user namespace", "in force", "user:[1]"),
+            layer("Landlock: files", "left out", "ABI 2"),
+        ];
+        assert_eq!(absent(&layers), None);
+        layers.push(layer("Landlock: signals", "absent", "ABI 2, scopes from ABI 6"));
+        let said = "this session is without `Landlock: signals` (ABI 2, scopes from ABI 6): `cowork \
+                    doctor` says how to get it";
+        assert_eq!(absent(&layers).as_deref(), Some(said));
+    }
 }

@@ -1,6 +1,7 @@
 //! Errors become sentences here, and nowhere else: what went wrong, why, what to do, exit code.
 
 use crate::show::neutral;
+use clap::error::{ContextKind, ContextValue};
 use cowork_client::http::HttpError;
 use cowork_client::places::PlaceError;
 use cowork_client::types::Problem;
@@ -76,6 +77,12 @@ impl Failure {
     pub(crate) fn with_code(mut self, code: u8) -> Self {
         self.code = Some(code);
         self
+    }
+
+    /// What went wrong and why, in a line.
+    pub(crate) fn line(&self) -> String {
+        let cause = self.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{}{cause}", self.sentence)
     }
 
     /// Writes it to standard error.
@@ -164,6 +171,15 @@ impl From<PlaceError> for Failure {
 
 /// What clap has to say: help and version on standard output, anything else as a failure.
 pub(crate) fn usage(error: &clap::Error, returns: Returns) -> ExitCode {
+    if let Some(ContextValue::Strings(said)) = error.get(ContextKind::Custom)
+        && let [sentence, hint] = said.as_slice()
+    {
+        let failure = Failure::input(sentence.as_str(), hint.as_str());
+        return match returns {
+            Returns::Outcome => failure.with_code(USAGE).report(returns),
+            Returns::Command | Returns::Srt => failure.report(returns),
+        };
+    }
     drop(error.print());
     match (error.use_stderr(), returns) {
         (false, _) => ExitCode::SUCCESS,

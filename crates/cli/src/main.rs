@@ -11,6 +11,7 @@ mod explain;
 mod failure;
 mod network;
 mod oneshot;
+mod replies;
 mod request;
 mod show;
 mod signals;

@@ -10,7 +10,7 @@ use cowork_api::files::{Beyond, NamePolicy, Rules};
 use cowork_api::plan::Writing;
 use cowork_client::types::{
     self, NewGrant, NewSession, PlaceName, Raw, WantedCaps, WantedGuards, WantedLimits,
-    WantedQuota, WantedWrites,
+    WantedQuota, WantedSkills, WantedWrites,
 };
 use cowork_policy::files::{self, Setting, Settings};
 use cowork_policy::plan::{GrantRequest, Home, SessionRequest, Strictness};
@@ -108,6 +108,17 @@ fn folders(
             writing: Writing::default(),
         });
     }
+    if let Some(skills) = &options.skills {
+        let folder = open(&expand(skills, judge.places.home.as_deref()))?;
+        judge.check(&folder, Access::Read)?;
+        grants.push(GrantRequest {
+            path: host_path(folder.path())?,
+            folder: folder.identity(),
+            access: Access::Read,
+            name: GrantName::skills(),
+            writing: Writing::default(),
+        });
+    }
     Ok(Folders { grants, home: home(options, &judge)? })
 }
 
@@ -128,10 +139,13 @@ pub(crate) fn for_daemon(
 ) -> Result<NewSession, Failure> {
     let policy = network::policy(&options.network)?;
     let Folders { grants, home } = folders(options, unnamed, RulesOf::Daemon)?;
-    let outputs = GrantName::outputs();
-    let (outputs, grants): (Vec<_>, Vec<_>) =
-        grants.iter().partition(|grant| grant.name == outputs);
-    let grants = grants.into_iter().map(|grant| NewGrant {
+    let own = |name: GrantName| {
+        let own = grants.iter().find(|grant| grant.name == name);
+        own.map(|grant| raw(grant.path.as_path()))
+    };
+    let (outputs, skills) = (own(GrantName::outputs()), own(GrantName::skills()));
+    let grants = grants.iter().filter(|grant| !grant.name.is_reserved());
+    let grants = grants.map(|grant| NewGrant {
         path: raw(grant.path.as_path()),
         access: access(grant.access),
         name: Some(grant.name.as_str().to_owned()),
@@ -165,7 +179,8 @@ pub(crate) fn for_daemon(
             Home::Memory => None,
             Home::Folder(path) => Some(raw(path.as_path())),
         },
-        outputs: outputs.first().map(|grant| raw(grant.path.as_path())),
+        outputs,
+        skills: skills.map(|path| WantedSkills { path, force: options.force }),
         network: network::wanted(&options.network, &policy)?,
         writes: writes(&options.writes, &policy.files),
         protect: protected(&policy.files),
@@ -193,8 +208,20 @@ pub(crate) fn writes(options: &WriteOptions, said: &Settings) -> WantedWrites {
         bytes: options.quota.map(Bytes::get).or(said.bytes.number()).map(text),
         files: options.quota_files.or(said.files.number()),
     };
-    let (block, unblock) = (said.block.clone(), said.unblock.clone());
+    let (block, unblock) = endings(options, said);
     WantedWrites { guards, caps, quota, blocked: None, block, unblock, contents: said.contents }
+}
+
+/// Endings that are refused too, and those that are not after all. What the options say counts.
+fn endings(options: &WriteOptions, said: &Settings) -> (Vec<String>, Vec<String>) {
+    let kept = |said: &[String], other: &[String], own: &[String]| {
+        let said = said.iter().filter(|ending| !other.contains(ending));
+        said.chain(own).cloned().collect()
+    };
+    (
+        kept(&said.block, &options.unblock, &options.block),
+        kept(&said.unblock, &options.block, &options.unblock),
+    )
 }
 
 /// A guard's limit, as the daemon reads it.
@@ -265,7 +292,9 @@ fn writing(
 }
 
 fn own_rules(options: &WriteOptions, said: &Settings) -> Result<Rules, Failure> {
-    let mut rules = files::merge(&files::default_rules(), said)
+    let (block, unblock) = endings(options, said);
+    let said = Settings { block, unblock, ..said.clone() };
+    let mut rules = files::merge(&files::default_rules(), &said)
         .map_err(|error| Failure::input(error.to_string(), ""))?;
     match options.guard {
         None => {}

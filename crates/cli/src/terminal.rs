@@ -44,8 +44,8 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs no settings.
-        cowork_sys::ignore(tcsetattr(self.terminal, OptionalActions::Now, &self.before));
+        // What was typed meanwhile was for the command. A terminal that is gone needs no settings.
+        cowork_sys::ignore(tcsetattr(self.terminal, OptionalActions::Flush, &self.before));
     }
 }
 

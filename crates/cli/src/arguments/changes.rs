@@ -3,6 +3,7 @@
 use super::Output;
 use clap::{Args, Subcommand};
 use cowork_policy::Bytes;
+use cowork_policy::files::ending;
 use std::path::PathBuf;
 
 // What is allowed where changes are recorded.
@@ -24,6 +25,14 @@ pub(crate) struct WriteOptions {
     /// Most files that may be added to a folder
     #[arg(long, value_name = "NUMBER")]
     pub(crate) quota_files: Option<u64>,
+
+    /// Refuse files that end in this too, e.g. `zip`
+    #[arg(long, value_name = "ENDING", value_parser = ending)]
+    pub(crate) block: Vec<String>,
+
+    /// Do not refuse files that end in this, e.g. `jar`
+    #[arg(long, value_name = "ENDING", value_parser = ending)]
+    pub(crate) unblock: Vec<String>,
 }
 
 /// When to ask.

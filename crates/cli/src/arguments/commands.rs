@@ -6,12 +6,25 @@ use cowork_policy::Span;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// Where a command starts.
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// The folder in the session to start in; without it, the session's own
+    #[arg(long = "cd", value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
+
+    /// Start in the current folder, as the session sees it
+    #[arg(long, conflicts_with = "folder")]
+    pub(crate) here: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "The command's own exit status is returned; 128+n if signal n ended it. \
                         124: its time was over. 125: cowork itself failed. 126: the command \
                         cannot be executed. 127: there is no such command.\n\n\
                         Inside, the session's folder is /sessions/<id>, with the granted folders \
-                        in mnt/<name>. mnt/outputs is for deliverables.\n\n\
+                        in mnt/<name>. mnt/outputs is for deliverables. `cowork run --here -- make` \
+                        starts in the current folder, mnt/<its name>.\n\n\
                         The session is listed and recorded by the daemon as long as it lives, and \
                         its record stays. With --no-daemon nothing is listed or recorded, and \
                         nothing but `cowork run` itself has to run.")]
@@ -24,9 +37,8 @@ pub(crate) struct Run {
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) environment: Vec<OsString>,
 
-    /// The folder in the session that the command starts in
-    #[arg(long = "cd", value_name = "FOLDER")]
-    pub(crate) folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) start: Start,
 
     /// Say on standard error which protection is in force
     #[arg(long, short)]
@@ -61,9 +73,8 @@ pub(crate) struct Exec {
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) environment: Vec<OsString>,
 
-    /// The folder in the session that the command starts in
-    #[arg(long = "cd", value_name = "FOLDER")]
-    pub(crate) folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) start: Start,
 
     /// Cancel the command after this time, e.g. 90s, 5m
     #[arg(long, value_name = "TIME")]
@@ -104,9 +115,8 @@ pub(crate) struct Shell {
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) environment: Vec<OsString>,
 
-    /// The folder in the session that the shell starts in
-    #[arg(long = "cd", value_name = "FOLDER")]
-    pub(crate) folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) start: Start,
 }
 
 /// Which of a command's streams.

@@ -2,7 +2,7 @@
 
 use super::{Output, WriteOptions};
 use clap::{Args, ValueEnum};
-use cowork_policy::{GrantSpec, Span};
+use cowork_policy::{GrantSpec, GrantSpecError, MODES, Span};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -171,26 +171,52 @@ impl clap::builder::TypedValueParser for GrantParser {
     fn parse_ref(
         &self,
         command: &clap::Command,
-        argument: Option<&clap::Arg>,
+        _argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<GrantSpec, clap::Error> {
         GrantSpec::parse(value).map_err(|error| {
             let mut refused =
                 clap::Error::new(clap::error::ErrorKind::ValueValidation).with_cmd(command);
-            let name = argument.map_or_else(|| "--grant".to_owned(), ToString::to_string);
-            let mut value = format!("{}: {error}", value.to_string_lossy().escape_debug());
-            if let Some(cause) = std::error::Error::source(&error) {
-                value = format!("{value}: {cause}");
-            }
+            let (sentence, hint) = said(&error);
+            // `failure::usage` shows it.
             refused.insert(
-                clap::error::ContextKind::InvalidArg,
-                clap::error::ContextValue::String(name),
-            );
-            refused.insert(
-                clap::error::ContextKind::InvalidValue,
-                clap::error::ContextValue::String(value),
+                clap::error::ContextKind::Custom,
+                clap::error::ContextValue::Strings(vec![sentence, hint]),
             );
             refused
         })
+    }
+}
+
+/// What is wrong with a grant, and how to write it.
+fn said(error: &GrantSpecError) -> (String, String) {
+    let part = |mark: char| format!("end the folder with `/` if the `{mark}` is part of its name");
+    match error {
+        GrantSpecError::NoPath { spec } => (
+            format!("grant `{}` names no folder", spec.display()),
+            "write `PATH[:ro|rw|direct|staged][=name]`".into(),
+        ),
+        GrantSpecError::NoAccess { spec } => (
+            format!("grant `{}` has no access mode after `:`", spec.display()),
+            format!("use {MODES}; {}", part(':')),
+        ),
+        GrantSpecError::UnknownAccess { spec, error } => (
+            format!("grant `{}` has an unknown access mode `{}`", spec.display(), error.mode()),
+            format!("use {MODES}; {}", part(':')),
+        ),
+        GrantSpecError::NoName { spec } => (
+            format!("grant `{}` has no name after `=`", spec.display()),
+            format!("give one; {}", part('=')),
+        ),
+        GrantSpecError::AccessAfterName { spec, access } => (
+            format!("grant `{}` has its access mode after the name", spec.display()),
+            format!("write `PATH:{access}=name`; {}", part('=')),
+        ),
+        GrantSpecError::NameEncoding { .. } => {
+            (error.to_string(), "give it a name of UTF-8: `PATH=name`".into())
+        }
+        GrantSpecError::Name { source, .. } => {
+            (format!("{error}: {source}"), format!("give it another: `PATH=name`; {}", part('=')))
+        }
     }
 }

@@ -16,7 +16,9 @@ pub(crate) use changes::{
     Apply, ChangesOf, Choice, Diff, Discard, Guard, HistoryOf, Protect, ProtectAdd, ProtectList,
     ProtectRemove, ProtectVerb, Redo, Undo, WriteOptions,
 };
-pub(crate) use commands::{Attach, Cancel, CommandOptions, Exec, Logs, Run, Shell, StreamName};
+pub(crate) use commands::{
+    Attach, Cancel, CommandOptions, Exec, Logs, Run, Shell, Start, StreamName,
+};
 pub(crate) use grant::{Answer, Copy, Decide, Grant, PathOf, Requests, Revoke};
 pub(crate) use mcp::Mcp;
 pub(crate) use network::{

@@ -98,6 +98,10 @@ pub(crate) struct SessionOptions {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) outputs: Option<PathBuf>,
 
+    /// Show this folder read-only as mnt/skills: what an agent is to know how to do
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) skills: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) writes: WriteOptions,
 
@@ -234,6 +238,14 @@ pub(crate) struct Init {
     /// Most space on disk of home and outputs together; 10G without it
     #[arg(long, value_name = "BYTES")]
     pub(crate) disk: Option<Bytes>,
+
+    /// Show this folder read-only as mnt/skills: what an agent is to know how to do
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) skills: Option<PathBuf>,
+
+    /// Show the skills even if they are in a place with keys, passwords or cowork's own state
+    #[arg(long, requires = "skills")]
+    pub(crate) force: bool,
 
     #[command(flatten)]
     pub(crate) network: NetworkOptions,

@@ -10,6 +10,10 @@ pub(crate) struct Usage {
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
 
+    /// One command of the session, while it runs or afterwards
+    #[arg(value_name = "NUMBER", requires = "session", conflicts_with = "history")]
+    pub(crate) command: Option<u32>,
+
     /// What was measured over time
     #[arg(long, requires = "session")]
     pub(crate) history: bool,

@@ -7,6 +7,7 @@ mod questions;
 mod sinks;
 
 use crate::failure::Failure;
+use crate::replies::Asked;
 use crate::signals::{self, Insistence};
 use crate::streams::{Kind, Streams};
 use crate::terminal::{self, RawTerminal};
@@ -71,6 +72,7 @@ pub(crate) fn stay(
         raw: None,
         keys: None,
         questions: None,
+        asked: Asked::default(),
         insistence: Insistence::default(),
         insisted: None,
         started: None,
@@ -79,6 +81,7 @@ pub(crate) fn stay(
         over: false,
     };
     let outcome = relay.run(insist);
+    relay.asked.swallow(side.streams);
     // The caller's terminal is as it was again, after the last output, before anything is said.
     drop(relay.raw.take());
     let outcome = outcome?;
@@ -110,6 +113,7 @@ struct Relay<'a> {
     raw: Option<RawTerminal>,
     keys: Option<Keys>,
     questions: Option<Questions>,
+    asked: Asked,
     insistence: Insistence,
     insisted: Option<i32>,
     started: Option<Box<Command>>,
@@ -153,11 +157,17 @@ impl Relay<'_> {
     fn take_in(&mut self) -> Result<Next, Failure> {
         let mut next = Next::More;
         while next == Next::More && self.ended.is_none() && self.sinks.has_room() {
-            let Self { wire, sinks, received, questions, .. } = self;
+            let Self { wire, sinks, received, questions, asked, .. } = self;
+            let as_it_is = self.side.form == Form::Bytes;
             let mut message = None;
             next = wire.next(|piece| match piece {
                 Piece::Output(channel, bytes) => {
                     *received += u64::try_from(bytes.len()).unwrap_or(0);
+                    match channel {
+                        _ if !as_it_is => {}
+                        ChannelId::Terminal => asked.look(bytes),
+                        _ => asked.look_among_others(bytes),
+                    }
                     if channel == ChannelId::Terminal
                         && let Some(questions) = questions
                     {

@@ -3,13 +3,14 @@
 
 mod relay;
 
-use crate::arguments::Run;
+use crate::arguments::{Run, Start};
 use crate::explain;
 use crate::failure::{self, Failure, note};
 use crate::request::{self, Unnamed};
 use crate::signals::{self, Insistence, insisted, is_final, is_resize};
 use crate::streams::{Direction, Kind, Streams, copied, own, set_nonblocking};
 use crate::terminal::{RawTerminal, window};
+use crate::verbs::agents;
 use cowork_api::Text;
 use cowork_api::files::Ask;
 use cowork_api::guest::{Ending, Execute, FromInit, Refusal, Stdio, ToInit, Umask, Whom};
@@ -23,7 +24,7 @@ use relay::{End, Happened, Pump, Pumps};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr, tcsetwinsize};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The number of the only command of a session.
@@ -41,6 +42,7 @@ pub(crate) fn run(options: &Run, said: &Settings) -> Result<ExitCode, Failure> {
     if options.verbose {
         explain::print_status(&status);
     }
+    explain::note_absent_of_status(&status);
     for submount in &status.submounts {
         let submount = String::from_utf8_lossy(submount);
         note(&format!("`{submount}` is mounted inside a granted folder and comes along"));
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Run, said: &Settings) -> Result<ExitCode, Failure> {
         command: COMMAND,
         arguments: options.command.iter().map(|word| word.as_bytes().into()).collect(),
         environment: environment_of(&request, environment),
-        folder: folder_of(options, &request),
+        folder: folder_of(options, &request)?,
         umask: Umask(crate::environment::umask()),
         ..Execute::default()
     };
@@ -62,7 +64,7 @@ pub(crate) fn run(options: &Run, said: &Settings) -> Result<ExitCode, Failure> {
         insistence: Insistence::default(),
     };
     let wiring = runner.wire(&streams, &mut execute)?;
-    let outcome = runner.execute(&execute, wiring);
+    let outcome = runner.execute(&execute, &streams, wiring);
     let unkept = options.session.outputs.is_none() && runner.outputs > 0;
     drop(runner);
     if unkept {
@@ -77,10 +79,24 @@ fn environment_of(request: &SessionRequest, named: Vec<(Text, Text)>) -> Vec<Tex
 }
 
 /// Where the command starts: where the user said, taken from the session's folder.
-fn folder_of(options: &Run, request: &SessionRequest) -> Vec<u8> {
+fn folder_of(options: &Run, request: &SessionRequest) -> Result<Vec<u8>, Failure> {
     let home = plan::home_of(&request.id);
-    let folder = options.folder.as_ref().map(|folder| Path::new(&home).join(folder));
-    folder.map_or_else(|| home.clone().into(), |folder| folder.into_os_string().into_vec())
+    let named = match &options.start {
+        Start { here: true, .. } => Some(here(request)?),
+        Start { folder, .. } => folder.clone(),
+    };
+    let folder = named.map(|folder| Path::new(&home).join(folder));
+    Ok(folder.map_or_else(|| home.clone().into(), |folder| folder.into_os_string().into_vec()))
+}
+
+/// The current folder as the session sees it.
+fn here(request: &SessionRequest) -> Result<PathBuf, Failure> {
+    let current = agents::current()?;
+    let seen = request.grants.iter().find_map(|grant| {
+        let below = current.strip_prefix(grant.path.as_path()).ok()?;
+        Some(Path::new("mnt").join(grant.name.as_str()).join(below))
+    });
+    seen.ok_or_else(agents::not_here)
 }
 
 /// How the command's streams are connected.
@@ -163,7 +179,12 @@ impl Runner {
     }
 
     /// Starts the command and stays with it to its end.
-    fn execute(&mut self, execute: &Execute, wiring: Wiring) -> Result<ExitCode, Failure> {
+    fn execute(
+        &mut self,
+        execute: &Execute,
+        streams: &Streams,
+        wiring: Wiring,
+    ) -> Result<ExitCode, Failure> {
         // The caller's terminal is as it was again when `raw` goes, after the last output.
         let Wiring { mut pumps, handles, terminal, raw: _raw } = wiring;
         let borrowed: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
@@ -171,31 +192,13 @@ impl Runner {
         drop(borrowed);
         // The session has its own copies now; with ours open no stream would ever end.
         drop(handles);
-        let ended = loop {
-            match pumps.run_until(&self.signals, &self.session, &self.keeper)? {
-                Happened::Signal(signal) if self.insistence.hears(signal) => {
-                    break Err(insisted(signal));
-                }
-                Happened::Signal(signal) => self.pass_on(signal, terminal.as_ref())?,
-                Happened::Session => match self.session.receive() {
-                    Ok((FromInit::Ended { ending, .. }, _)) => break Ok(ending),
-                    Ok((FromInit::Refused { why, .. }, _)) => break Err(refused(&why, execute)),
-                    Ok(_) => {}
-                    Err(error) => break Err(self.explain_loss(error)),
-                },
-                Happened::Keeper => match self.keeper.event() {
-                    Ok(Message::SessionEnded { reason, .. }) => break Err(ended_early(reason)),
-                    Ok(Message::FileAsked { session, ask }) => self.refuse(session, &ask)?,
-                    Ok(_) => {}
-                    Err(error) => break Err(error.into()),
-                },
-            }
-        };
+        let ended = self.follow(&mut pumps, terminal.as_ref(), execute);
         if ended.is_ok() {
             // Deliverables are looked at while the session still exists.
             self.count_outputs();
         }
         self.finish(&mut pumps);
+        pumps.swallow(streams);
         let ended = ended?;
         if let Some(errno) = pumps.failure() {
             let cause = std::io::Error::from(errno).to_string();
@@ -205,6 +208,35 @@ impl Runner {
             Ending::Status(status) => ExitCode::from(status),
             Ending::Signal(signal) => ExitCode::from(128u8.saturating_add(signal)),
         })
+    }
+
+    /// Carries bytes, signals and sizes until the command has ended.
+    fn follow(
+        &mut self,
+        pumps: &mut Pumps,
+        terminal: Option<&OwnedFd>,
+        execute: &Execute,
+    ) -> Result<Ending, Failure> {
+        loop {
+            match pumps.run_until(&self.signals, &self.session, &self.keeper)? {
+                Happened::Signal(signal) if self.insistence.hears(signal) => {
+                    return Err(insisted(signal));
+                }
+                Happened::Signal(signal) => self.pass_on(signal, terminal)?,
+                Happened::Session => match self.session.receive() {
+                    Ok((FromInit::Ended { ending, .. }, _)) => return Ok(ending),
+                    Ok((FromInit::Refused { why, .. }, _)) => return Err(refused(&why, execute)),
+                    Ok(_) => {}
+                    Err(error) => return Err(self.explain_loss(error)),
+                },
+                Happened::Keeper => match self.keeper.event() {
+                    Ok(Message::SessionEnded { reason, .. }) => return Err(ended_early(reason)),
+                    Ok(Message::FileAsked { session, ask }) => self.refuse(session, &ask)?,
+                    Ok(_) => {}
+                    Err(error) => return Err(error.into()),
+                },
+            }
+        }
     }
 
     /// There is nobody to ask: the answer is no.
@@ -285,10 +317,19 @@ fn refused(why: &Refusal, execute: &Execute) -> Failure {
             "commands come from the host's /usr; grant the folder it is in and name it by its path",
         )
         .with_code(failure::NOT_FOUND),
-        Refusal::NotExecutable { errno } => {
-            Failure::input(format!("the command `{name}` cannot be executed"), "")
-                .with_cause(said(errno))
-                .with_code(failure::NOT_EXECUTABLE)
+        Refusal::NotExecutable { errno } => Failure::input(
+            format!("the command `{name}` cannot be executed"),
+            plan::not_executable(*errno),
+        )
+        .with_cause(said(errno))
+        .with_code(failure::NOT_EXECUTABLE),
+        Refusal::NoInterpreter { interpreter } => {
+            let interpreter = String::from_utf8_lossy(interpreter);
+            Failure::input(
+                format!("`{name}` is run by `{interpreter}`, which is not in the session"),
+                plan::OTHER_INTERPRETER,
+            )
+            .with_code(failure::NOT_EXECUTABLE)
         }
         Refusal::Folder { errno } => {
             let folder = String::from_utf8_lossy(&execute.folder).into_owned();
@@ -320,7 +361,7 @@ fn connect_terminal(
     // Where no output is shown the echo of what is typed still is, at the terminal it comes from;
     // it never goes where the command's output goes.
     let screen = screen.map_or(rustix::stdio::stdin(), |(_, stream)| stream);
-    wiring.pumps.outwards.push(Pump::new(End::Own(duplicate()?), End::Caller(screen)));
+    wiring.pumps.outwards.push(Pump::shown(End::Own(duplicate()?), End::Caller(screen)));
     if streams.interactive() {
         execute.terminal = true;
         if Streams::in_foreground() {

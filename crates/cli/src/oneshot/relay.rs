@@ -1,6 +1,8 @@
 //! Carries bytes between the caller's streams and a running command, with its signals and the
 //! size of its window, until the command has ended.
 
+use crate::replies::Asked;
+use crate::streams::Streams;
 use cowork_sandbox::client::{ClientError, Keeper, Session};
 use cowork_sys::Errno;
 use cowork_sys::signal::Signals;
@@ -30,13 +32,20 @@ pub(crate) struct Pump {
     from: Option<End>,
     to: Option<End>,
     waiting: Vec<u8>,
+    /// What it asks the terminal that it is shown on, if it is.
+    asked: Option<Asked>,
     /// Why bytes could not be delivered.
     failed: Option<Errno>,
 }
 
 impl Pump {
     pub(crate) fn new(from: End, to: End) -> Self {
-        Self { from: Some(from), to: Some(to), waiting: Vec::new(), failed: None }
+        Self { from: Some(from), to: Some(to), waiting: Vec::new(), asked: None, failed: None }
+    }
+
+    /// To the caller's terminal.
+    pub(crate) fn shown(from: End, to: End) -> Self {
+        Self { asked: Some(Asked::default()), ..Self::new(from, to) }
     }
 
     fn wants_read(&self) -> Option<&End> {
@@ -57,7 +66,13 @@ impl Pump {
         let mut chunk = [0; 16 * 1024];
         match rustix::io::read(from, &mut chunk) {
             Ok(0) => self.from = None,
-            Ok(length) => self.waiting.extend(chunk.get(..length).unwrap_or_default()),
+            Ok(length) => {
+                let chunk = chunk.get(..length).unwrap_or_default();
+                if let Some(asked) = &mut self.asked {
+                    asked.look(chunk);
+                }
+                self.waiting.extend(chunk);
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             // A terminal whose other side is closed says EIO.
             Err(_) => self.from = None,
@@ -148,6 +163,13 @@ impl Pumps {
                 Ok([true]) if !signals.next().is_ok_and(|signal| signal.is_some_and(&stop)) => {}
                 Ok([true]) | Err(_) => return,
             }
+        }
+    }
+
+    /// Throws away what the caller's terminal answers to what was shown on it.
+    pub(crate) fn swallow(&mut self, streams: &Streams) {
+        for asked in self.outwards.iter_mut().filter_map(|pump| pump.asked.as_mut()) {
+            asked.swallow(streams);
         }
     }
 

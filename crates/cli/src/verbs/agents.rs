@@ -1,7 +1,7 @@
 //! `cowork claude` and the like: agents in sessions; `cowork agents` lists them.
 
 use super::{exec, session, target};
-use crate::arguments::{AgentNamed, AgentRun, Agents, DEFAULT};
+use crate::arguments::{AgentNamed, AgentRun, Agents, DEFAULT, Start};
 use crate::attached::Form;
 use crate::environment;
 use crate::failure::{Failure, note};
@@ -170,7 +170,8 @@ fn suitable(
     Ok(sessions.iter().find(fits).cloned())
 }
 
-fn current() -> Result<PathBuf, Failure> {
+/// The folder that the caller is in.
+pub(crate) fn current() -> Result<PathBuf, Failure> {
     let here = Folder::open(Path::new("."));
     let here =
         here.map_err(|error| Failure::host("there is no current folder", Some(error.to_string())))?;
@@ -284,6 +285,23 @@ pub(crate) fn here(client: &mut Client, id: &str) -> Result<Option<Raw>, Failure
         Err(HttpError::Problem(problem)) if problem.status == 404 => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Where a command of a session starts.
+pub(crate) fn start_of(
+    client: &mut Client,
+    id: &str,
+    start: &Start,
+) -> Result<Option<Raw>, Failure> {
+    match start {
+        Start { here: true, .. } => here(client, id)?.map(Some).ok_or_else(not_here),
+        Start { folder, .. } => Ok(folder.as_deref().map(request::raw)),
+    }
+}
+
+/// Why a command cannot start in the current folder.
+pub(crate) fn not_here() -> Failure {
+    Failure::input("the session does not see the current folder", "grant it, or leave `--here` out")
 }
 
 /// `cowork agents`.

@@ -2,16 +2,17 @@
 
 use crate::arguments::{Audit, AuditFilter, AuditVerb, Export, Output};
 use crate::daemon;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::show::table::{Colour, Table};
 use crate::show::{self, neutral, progress, units};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use cowork_client::http::{Client, Request};
-use cowork_client::types::{Record, Verified};
+use cowork_client::types::{Page, Record, Verified};
 use cowork_client::uri::Query;
 use cowork_policy::Span;
-use std::process::ExitCode;
+use serde::de::DeserializeOwned;
+use std::process::{ExitCode, Stdio};
 use std::time::SystemTime;
 
 /// Shows, verifies or exports records.
@@ -24,9 +25,12 @@ pub(crate) fn audit(options: &Audit) -> Result<ExitCode, Failure> {
 }
 
 fn list(options: &Audit) -> Result<ExitCode, Failure> {
-    let mut client = daemon::connect()?;
-    let query = filtered(&mut client, "/v1/audit", &options.filter)?;
-    let records: Vec<Record> = progress::during("reading the audit", || client.list(&query))?;
+    let mut client = connect();
+    let query = filtered(client.as_mut(), "/v1/audit", &options.filter)?;
+    let records: Vec<Record> = progress::during("reading the audit", || match &mut client {
+        Some(client) => Ok(client.list(&query)?),
+        None => from_files::<Page<Record>>(&query).map(|page| page.items),
+    })?;
     if options.output.json {
         return show::json(&records);
     }
@@ -41,6 +45,25 @@ fn list(options: &Audit) -> Result<ExitCode, Failure> {
         ]);
     }
     show::print(table.render(Colour::of_stdout()))
+}
+
+/// Connects to the daemon; there is none if it does not start, which it refuses with a record that
+/// was tampered with. Then the files are read without it.
+fn connect() -> Option<Client> {
+    match daemon::connect() {
+        Ok(client) => Some(client),
+        Err(failure) => {
+            note(&format!("reading the files of the audit themselves, because {}", failure.line()));
+            None
+        }
+    }
+}
+
+/// What the files themselves say.
+fn from_files<T: DeserializeOwned>(query: &Query) -> Result<T, Failure> {
+    let answered = daemon::from_files(query, Stdio::piped())?;
+    serde_json::from_slice(&answered.stdout)
+        .map_err(|error| Failure::host("cannot understand the audit", Some(error.to_string())))
 }
 
 /// Fields of an object on one line, each cut to a length that can be read.
@@ -69,13 +92,17 @@ pub(crate) fn details(data: &serde_json::Value) -> String {
 }
 
 /// The target with what the user wants to see of it. Records outlive their sessions: a session
-/// that is gone is named by its whole id.
-fn filtered(client: &mut Client, path: &str, filter: &AuditFilter) -> Result<Query, Failure> {
+/// that is gone is named by its whole id, and so is any without a daemon.
+fn filtered(
+    client: Option<&mut Client>,
+    path: &str,
+    filter: &AuditFilter,
+) -> Result<Query, Failure> {
     let since = filter.since.as_deref().map(moment).transpose()?;
     let until = filter.until.as_deref().map(moment).transpose()?;
-    let session = match &filter.session {
-        Some(name) => Some(super::known_or(client, name)?),
-        None => None,
+    let session = match (&filter.session, client) {
+        (Some(name), Some(client)) => Some(super::known_or(client, name)?),
+        (name, _) => name.clone(),
     };
     Ok(Query::new(path)
         .with_some("session", session)
@@ -98,10 +125,15 @@ fn moment(text: &str) -> Result<String, Failure> {
     Ok(humantime::format_rfc3339_millis(then).to_string())
 }
 
+/// Verifies the record; without a daemon that runs, its files are read as they are, and none is
+/// started: it would go on with the record, or refuse to.
 fn verify(output: &Output) -> Result<ExitCode, Failure> {
-    let mut client = daemon::connect()?;
-    let verified: Verified =
-        progress::during("verifying the audit", || client.get("/v1/audit/verify"))?;
+    let query = Query::new("/v1/audit/verify");
+    let client = daemon::connect_running().ok().flatten();
+    let verified: Verified = progress::during("verifying the audit", || match client {
+        Some(mut client) => Ok(client.get(query.target())?),
+        None => from_files(&query),
+    })?;
     let code = if verified.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if output.json {
         return show::json(&verified).map(|_printed| code);
@@ -121,7 +153,10 @@ fn verify(output: &Output) -> Result<ExitCode, Failure> {
             0 => problem.file.clone(),
             line => format!("{}:{line}", problem.file),
         };
-        text.push_str(&neutral::line(&format!("{place}: {}", problem.sentence)));
+        let record = problem.record.map(|record| record.to_string());
+        let record = record.filter(|record| !problem.sentence.contains(record));
+        let record = record.map(|record| format!(" (record {record})")).unwrap_or_default();
+        text.push_str(&neutral::line(&format!("{place}: {}{record}", problem.sentence)));
         text.push('\n');
     }
     show::print(text).map(|_printed| code)
@@ -130,9 +165,12 @@ fn verify(output: &Output) -> Result<ExitCode, Failure> {
 fn export(options: &Export) -> Result<ExitCode, Failure> {
     let format = options.format.to_possible_value();
     let format = format.as_ref().map(PossibleValue::get_name);
-    let mut client = daemon::connect()?;
-    let query = filtered(&mut client, "/v1/audit/export", &options.filter)?;
+    let mut client = connect();
+    let query = filtered(client.as_mut(), "/v1/audit/export", &options.filter)?;
     let query = query.with_some("format", format);
+    let Some(client) = client else {
+        return daemon::from_files(&query, Stdio::inherit()).map(|_written| ExitCode::SUCCESS);
+    };
     let mut response = client.open(&Request::get(query), None)?;
     let mut stdout = std::io::stdout().lock();
     match std::io::copy(&mut response, &mut stdout) {

@@ -3,16 +3,20 @@
 use super::{on, target};
 use crate::arguments::{ChangesOf, Diff};
 use crate::daemon;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::request;
 use crate::show::table::{Cell, Colour, Table, Tone};
-use crate::show::{self, neutral, units};
+use crate::show::{self, neutral, progress, units};
+use cowork_client::http::Client;
 use cowork_client::types::{
-    Change, ChangeKind, ChangeSet, ChangedFile, Changes, Difference, MarkKind, Raw, SetKind,
+    Change, ChangeKind, ChangeMark, ChangeSet, ChangedFile, Changes, Command, Difference, MarkKind,
+    Raw, SetKind,
 };
 use cowork_client::uri::Query;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -61,8 +65,10 @@ fn query(id: &str, below: &str, set: Option<u32>, path: Option<&Path>) -> Query 
 pub(crate) fn changes(options: &ChangesOf) -> Result<ExitCode, Failure> {
     let path = options.path.as_deref().map(meant).transpose()?;
     let mut client = daemon::connect()?;
-    let (_, changes) = on(&mut client, &options.session, |client, id| {
-        client.get::<Changes>(query(id, "/changes", options.set, path.as_deref()))
+    let (_, changes) = progress::during("reading the changes", || {
+        on(&mut client, &options.session, |client, id| {
+            client.get::<Changes>(query(id, "/changes", options.set, path.as_deref()))
+        })
     })?;
     if options.output.json {
         return show::json(&changes);
@@ -106,6 +112,7 @@ fn marks(changes: &[Change], colour: Colour) -> String {
     for (kind, title, tone) in [
         (MarkKind::NotUndoable, "cannot be undone", Tone::Bad),
         (MarkKind::RunsHere, "runs on your machine", Tone::Warning),
+        (MarkKind::RefusedType, "is of a refused type", Tone::Warning),
         (MarkKind::Protected, "has a protected name", Tone::Warning),
         (MarkKind::Conflict, "changed by you since", Tone::Warning),
     ] {
@@ -201,8 +208,10 @@ pub(crate) fn diff(options: &Diff) -> Result<ExitCode, Failure> {
         asked.push(None);
     }
     for path in asked {
-        let (_, found) = on(&mut client, &options.session, |client, id| {
-            client.get::<Vec<Difference>>(query(id, "/diff", options.set, path))
+        let (_, found) = progress::during("comparing files", || {
+            on(&mut client, &options.session, |client, id| {
+                client.get::<Vec<Difference>>(query(id, "/diff", options.set, path))
+            })
         })?;
         let new = found.into_iter().filter(|one| !all.contains(one)).collect::<Vec<_>>();
         all.extend(new);
@@ -214,17 +223,53 @@ pub(crate) fn diff(options: &Diff) -> Result<ExitCode, Failure> {
     show::print(all.iter().map(|one| difference(one, colour)).collect::<String>())
 }
 
+/// Most lines that are shown of the difference of two versions.
+const MAX_LINES: usize = 40;
+
+/// What the user's version of a name differs in from the one that an undo would bring back, if it
+/// can be told. `set` is the only one that is undone.
+pub(super) fn versions(
+    client: &mut Client,
+    session: &str,
+    set: Option<u32>,
+    host: &Raw,
+) -> Option<String> {
+    let path = PathBuf::from(OsString::from_vec(host.bytes()?));
+    let ask = |client: &mut Client, id: &str| {
+        client.get::<Vec<Difference>>(query(id, "/diff", set, Some(&path)))
+    };
+    let (_, found) = on(client, session, ask).ok()?;
+    let found = found.into_iter().find(|found| found.change.host == *host)?;
+    let colour = Colour::of_stdout();
+    let title = format!("{}: before (-) and now (+)", host.lossy());
+    let mut out = colour.paint(&neutral::line(&title), Tone::Warning);
+    out.push('\n');
+    let count = found.text.as_ref().map_or(0, |text| text.lines().count());
+    contents(&found, MAX_LINES, colour, &mut out);
+    if count > MAX_LINES {
+        let more = format!("… {} more lines: see `cowork diff`\n", count - MAX_LINES);
+        out.push_str(&more);
+    }
+    (found.text.is_some() || found.note.is_some()).then_some(out)
+}
+
 fn difference(difference: &Difference, colour: Colour) -> String {
     let change = &difference.change;
     let (word, tone) = said(change);
     let title = neutral::line(&format!("{word} {}", shown_path(change)));
     let mut out = colour.paint(&title, if tone == Tone::Plain { Tone::Strong } else { tone });
     out.push('\n');
+    contents(difference, usize::MAX, colour, &mut out);
+    out
+}
+
+/// What is different, in at most so many lines.
+fn contents(difference: &Difference, most: usize, colour: Colour, out: &mut String) {
     if let Some(note) = &difference.note {
         out.push_str(&neutral::text(note));
         out.push('\n');
     }
-    for line in difference.text.iter().flat_map(|text| text.lines()) {
+    for line in difference.text.iter().flat_map(|text| text.lines()).take(most) {
         let tone = match line.as_bytes().first() {
             Some(b'+') => Tone::Good,
             Some(b'-') => Tone::Bad,
@@ -234,7 +279,15 @@ fn difference(difference: &Difference, colour: Colour) -> String {
         out.push_str(&colour.paint(&neutral::text(line), tone));
         out.push('\n');
     }
-    out
+}
+
+/// The last set of a session that is not undone: the one that an undo means without saying which.
+pub(super) fn last_set(client: &mut Client, session: &str) -> Option<u32> {
+    let ask =
+        |client: &mut Client, id: &str| client.get::<Changes>(query(id, "/changes", None, None));
+    let (_, changes) = on(client, session, ask).ok()?;
+    let counts = |set: &&ChangeSet| set.undone_by.is_none() && set.kind != SetKind::Undo;
+    changes.sets.iter().rev().find(counts).map(|set| set.set)
 }
 
 /// How many names a session changed, in one line, if it changed any.
@@ -246,15 +299,66 @@ pub(crate) fn summary(changes: &Changes) -> Option<String> {
     };
     let id = &changes.session;
     let many = units::count(count, "file", "files");
+    let (lost, them) = match losses(changes) {
+        Some(Losses { count, reasons }) => {
+            (format!("{count} of them cannot be brought back{reasons}; "), "the others")
+        }
+        None => (String::new(), "them"),
+    };
     let line = format!(
-        "{many} changed; see `cowork changes {id}`, take them back with `cowork undo {id}`"
+        "{many} changed; {lost}see `cowork changes {id}`, take {them} back with `cowork undo {id}`"
     );
     (count > 0).then_some(line)
 }
 
+/// How many names cannot be brought back, in one line, if there are any.
+pub(crate) fn loss(changes: &Changes) -> Option<String> {
+    let id = &changes.session;
+    let all = changes.changes.len();
+    losses(changes).map(|Losses { count, reasons }| {
+        format!("{count} of {all} changes cannot be taken back{reasons}; see `cowork changes {id}`")
+    })
+}
+
+/// What cannot be brought back.
+struct Losses {
+    count: usize,
+    /// Why, as the end of a sentence.
+    reasons: String,
+}
+
+fn losses(changes: &Changes) -> Option<Losses> {
+    let lost = |change: &'_ Change| {
+        let mut marks = change.marks.iter();
+        marks.find(|mark| mark.mark == MarkKind::NotUndoable).cloned()
+    };
+    let lost: Vec<ChangeMark> = changes.changes.iter().filter_map(lost).collect();
+    let reasons: BTreeSet<&str> = lost.iter().filter_map(|mark| mark.reason.as_deref()).collect();
+    let reasons: Vec<String> = reasons.into_iter().map(neutral::line).collect();
+    let colon = if reasons.is_empty() { "" } else { ": " };
+    let reasons = format!("{colon}{}", reasons.join(", or "));
+    (!lost.is_empty()).then_some(Losses { count: lost.len(), reasons })
+}
+
+/// What a command did that cannot be brought back is said when it has ended, if a person looks.
+pub(crate) fn tell_loss(command: &Command) {
+    if !rustix::termios::isatty(rustix::stdio::stderr()) {
+        return;
+    }
+    // What cannot be looked at now is seen in `cowork changes`.
+    let Ok(Some(mut client)) = daemon::connect_running() else { return };
+    let target = Query::new(target(&command.session, "/changes"))
+        .with("command", command.number.to_string());
+    // A session without records has nothing to tell.
+    let changes = client.get::<Changes>(target);
+    if let Some(line) = changes.ok().as_ref().and_then(loss) {
+        note(&line);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Colour, difference, summary, text};
+    use super::{Colour, difference, loss, summary, text};
     use cowork_client::types::{
         Change, ChangeKind, ChangeMark, ChangeSet, ChangedFile, Changes, Difference, MarkKind, Raw,
         SetKind,
@@ -331,8 +435,24 @@ mod tests {
     #[test]
     fn a_summary_names_the_session_twice() {
         let line = summary(&changes()).unwrap();
-        assert!(line.starts_with("2 files changed; see `cowork changes able-bohr`"), "{line}");
+        assert_eq!(
+            line,
+            "2 files changed; 1 of them cannot be brought back: too large; see `cowork changes \
+             able-bohr`, take the others back with `cowork undo able-bohr`"
+        );
+        let whole = Changes { changes: vec![change(ChangeKind::Added, "new")], ..changes() };
+        assert_eq!(
+            summary(&whole).unwrap(),
+            "1 file changed; see `cowork changes able-bohr`, take them back with `cowork undo \
+             able-bohr`"
+        );
+        assert_eq!(
+            loss(&changes()).unwrap(),
+            "1 of 2 changes cannot be taken back: too large; see `cowork changes able-bohr`"
+        );
+        assert_eq!(loss(&whole), None);
         let nothing = Changes { changes: Vec::new(), ..changes() };
         assert_eq!(summary(&nothing), None);
+        assert_eq!(loss(&nothing), None);
     }
 }

@@ -159,6 +159,7 @@ impl Job {
     fn remote(&mut self, name: &str, path: &[u8], other: &str) -> Result<Remote, Failure> {
         let (id, session) = session(&mut self.client, name)?;
         let mut roots = vec!["outputs".to_owned(), "uploads".to_owned()];
+        roots.extend(session.skills.map(|_| "skills".to_owned()));
         roots.extend(session.grants.into_iter().map(|grant| grant.name));
         Ok(Remote::new(&id, path, &roots, other))
     }

@@ -10,7 +10,7 @@ use crate::request::{self, Consent};
 use crate::show::{self, progress};
 use cowork_client::http::{Client, HttpError, Method, Request};
 use cowork_client::types::{
-    Access, NewGrant, NewSession, Session, State, WantedLimits, WantedWrites,
+    Access, NewGrant, NewSession, Session, State, WantedLimits, WantedSkills, WantedWrites,
 };
 use cowork_policy::{Bytes, Cpus};
 use serde_json::json;
@@ -44,6 +44,9 @@ fn again(client: &mut Client, options: &Init, session: Session) -> Result<Sessio
     if options.workspace.is_some() {
         note("the session `default` exists already: grant folders with `cowork grant default`");
     }
+    if options.skills.is_some() {
+        note("the session `default` exists already: what it sees as skills is fixed");
+    }
     if options.network.asked().is_some() {
         note(
             "the session `default` exists already: change its network with `cowork allow default`",
@@ -63,6 +66,11 @@ fn again(client: &mut Client, options: &Init, session: Session) -> Result<Sessio
 fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
     let workspace = workspace(options)?;
     let policy = network::policy(&options.network)?;
+    let consent = if options.force { Consent::Forced } else { Consent::None };
+    let skills = options.skills.as_deref().map(|skills| -> Result<WantedSkills, Failure> {
+        let path = request::folder(skills, Access::Read, consent)?;
+        Ok(WantedSkills { path: request::raw(&path), force: options.force })
+    });
     let wanted = NewSession {
         id: Some(DEFAULT.to_owned()),
         grants: vec![NewGrant {
@@ -80,6 +88,7 @@ fn make(client: &mut Client, options: &Init) -> Result<Session, Failure> {
         network: network::wanted(&options.network, &policy)?,
         writes: request::writes(&WriteOptions::default(), &policy.files),
         protect: request::protected(&policy.files),
+        skills: skills.transpose()?,
         ..NewSession::default()
     };
     Ok(progress::during("making the session", || {

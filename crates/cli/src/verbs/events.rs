@@ -6,8 +6,9 @@ use crate::daemon;
 use crate::failure::Failure;
 use crate::show::{self, neutral, units};
 use cowork_client::http::{Client, HttpError};
-use cowork_client::types::{Event, Page};
+use cowork_client::types::{Event, Page, Part};
 use cowork_client::uri::Query;
+use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -49,7 +50,13 @@ pub(crate) fn events(options: &arguments::Events) -> Result<ExitCode, Failure> {
 fn past(client: &mut Client, query: &Query, mut after: u64) -> Result<Vec<Event>, HttpError> {
     let mut events = Vec::new();
     loop {
-        let page: Page<Event> = client.get(query.clone().with("after", after.to_string()))?;
+        let page: Part<Event> = client.get(query.clone().with("after", after.to_string()))?;
+        if let Some(gap) = page.gap {
+            // As a stream has it.
+            let data = json!({ "from": gap.from, "to": gap.to });
+            let (time, kind) = (String::new(), "gap".to_owned());
+            events.push(Event { id: gap.to, time, kind, session: None, data });
+        }
         let Some(last) = page.items.last() else { return Ok(events) };
         after = last.id;
         events.extend(page.items);

@@ -1,8 +1,8 @@
 //! `cowork exec` and `cowork shell`: commands in sessions that stay; `cowork attach` comes back
 //! to one.
 
-use super::{named, on, target};
-use crate::arguments::{Attach, DEFAULT, Exec, Shell};
+use super::{agents, changes, named, on, target};
+use crate::arguments::{Attach, DEFAULT, Exec, Shell, Start};
 use crate::attached::{self, Bond, Form, Outcome, Side};
 use crate::environment;
 use crate::failure::{self, Failure, note};
@@ -78,7 +78,7 @@ pub(crate) fn refused(error: HttpError) -> Failure {
 pub(crate) fn exec(options: &Exec) -> Result<ExitCode, Failure> {
     let own = Own::look()?;
     let (session, mut command) = parse(options)?;
-    command.cwd = options.folder.as_deref().map(request::raw);
+    command.cwd = cwd(&session, &options.start)?;
     command.env = environment::for_daemon(&options.environment)?;
     command.streams = wanted_streams(options, &own);
     command.size = terminal::size();
@@ -89,6 +89,16 @@ pub(crate) fn exec(options: &Exec) -> Result<ExitCode, Failure> {
         return detach(&session, &command, form);
     }
     start(&session, &command, &own, form)
+}
+
+/// Where a command starts in a session that the user names.
+fn cwd(session: &str, start: &Start) -> Result<Option<Raw>, Failure> {
+    if !start.here {
+        return Ok(start.folder.as_deref().map(request::raw));
+    }
+    let mut client = daemon::connect()?;
+    let id = super::id(&mut client, session)?;
+    agents::start_of(&mut client, &id, start)
 }
 
 /// What the words of the command line mean: a session and a command, or a line for the shell.
@@ -186,7 +196,12 @@ impl Stay<'_> {
             let side = Side { streams: self.own, signals: &self.signals, form: self.form, bond };
             // The command is killed by the conversation itself.
             match attached::stay(attached, &side, &mut || {})? {
-                Outcome::Ended(command) => return status(&command),
+                Outcome::Ended(command) => {
+                    if self.form == Form::Bytes {
+                        changes::tell_loss(&command);
+                    }
+                    return status(&command);
+                }
                 Outcome::Left(command) => {
                     note(&format!(
                         "left; the command goes on: `cowork attach {} {}`",
@@ -225,16 +240,16 @@ pub(crate) fn shell(options: &Shell) -> Result<ExitCode, Failure> {
     /// A shell that the session has, as a login shell.
     const LINE: &str = "[ -x \"$SHELL\" ] && exec \"$SHELL\" -l; exec /bin/sh -l";
     let own = Own::look()?;
+    let session = options.session.as_deref().unwrap_or(DEFAULT);
     let command = NewCommand {
         argv: ["/bin/sh", "-c", LINE].map(|word| Raw::Text(word.to_owned())).to_vec(),
-        cwd: options.folder.as_deref().map(request::raw),
+        cwd: cwd(session, &options.start)?,
         env: environment::for_daemon(&options.environment)?,
         streams: streams(&own, Form::Bytes),
         size: terminal::size(),
         umask: Some(environment::umask()),
         ..NewCommand::default()
     };
-    let session = options.session.as_deref().unwrap_or(DEFAULT);
     start(session, &command, &own, Form::Bytes)
 }
 

@@ -44,7 +44,11 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
         client.get::<Vec<types::Grant>>(target(id, "/grants"))
     })?;
     let known = known.iter().find(|known| Some(&known.name) == new.name.as_ref());
-    match known.filter(|known| known.path == new.path) {
+    let known = known.filter(|known| known.path == new.path);
+    if let Some(known) = known {
+        keeps_direct(&id, known, &new)?;
+    }
+    match known {
         Some(known) if is_same(known, &new) => {
             note(&format!("session {id} has that folder already"));
             told(options, known)
@@ -57,6 +61,22 @@ pub(crate) fn grant(options: &Grant) -> Result<ExitCode, Failure> {
             told(options, &grant)
         }
     }
+}
+
+/// Refuses other folders without a record for a folder that is granted already: they are mounts that
+/// are made with it.
+fn keeps_direct(id: &str, known: &types::Grant, new: &NewGrant) -> Result<(), Failure> {
+    let Some(other) = new.direct.iter().find(|below| !known.direct.contains(below)) else {
+        return Ok(());
+    };
+    let sentence = format!(
+        "`{}` is granted already, without `--direct {}`: which folders in it are written without a \
+         record is settled when it is granted",
+        show::raw(&known.path),
+        show::raw(other)
+    );
+    let hint = format!("`cowork revoke {id} {}` first, and grant it again", known.name);
+    Err(Failure::input(sentence, hint))
 }
 
 /// Whether nothing is to be changed.

@@ -5,7 +5,7 @@ use crate::arguments::HistoryOf;
 use crate::daemon;
 use crate::failure::Failure;
 use crate::show::table::{Colour, Tone};
-use crate::show::{self, units};
+use crate::show::{self, progress, units};
 use cowork_client::types::{History, SessionHistory};
 use cowork_client::uri::Query;
 use std::fmt::Write as _;
@@ -17,7 +17,8 @@ pub(crate) fn history(options: &HistoryOf) -> Result<ExitCode, Failure> {
     let path = options.path.as_deref().map(meant).transpose()?;
     let mut client = daemon::connect()?;
     let path = path.as_ref().map(|path| path.as_os_str().as_bytes());
-    let history: History = client.get(Query::new("/v1/history").with_some("path", path))?;
+    let query = Query::new("/v1/history").with_some("path", path);
+    let history: History = progress::during("reading the history", || client.get(query))?;
     if options.output.json {
         return show::json(&history);
     }

@@ -52,7 +52,7 @@ fn standing(options: &Standing) -> Result<ExitCode, Failure> {
         let target = format!("/v1/rules/{}", uri::segment(name));
         client.call(&Request::new(Method::Delete, target))?;
     }
-    let rules: Vec<NamedRule> = client.get("/v1/rules")?;
+    let rules: Vec<NamedRule> = client.list(&Query::new("/v1/rules"))?;
     if options.output.json {
         return show::json(&rules);
     }

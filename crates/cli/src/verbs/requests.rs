@@ -21,7 +21,7 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
     if options.output.json {
         return show::json(&requests);
     }
-    let titles = ["REQUEST", "SESSION", "AGE", "STATE", "ACCESS", "WANTS", "BECAUSE"];
+    let titles = ["REQUEST", "SESSION", "BY", "AGE", "STATE", "ACCESS", "WANTS", "BECAUSE"];
     let mut table = Table::new(titles);
     for request in &requests {
         let (state, tone) = match request.state {
@@ -33,6 +33,7 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
         table.row([
             request.id.to_string().into(),
             (&request.session).into(),
+            asker(request).into(),
             units::age(&request.created).into(),
             Cell::new(state, tone),
             access(request).into(),
@@ -41,6 +42,16 @@ pub(crate) fn list(options: &Requests) -> Result<ExitCode, Failure> {
         ]);
     }
     show::print(table.render(Colour::of_stdout()))
+}
+
+/// Who asks for a folder: its command, and the program with the name that it has given itself.
+fn asker(request: &Request) -> String {
+    let Some(asker) = &request.asker else { return "-".into() };
+    let inside = asker.inside.unwrap_or(asker.pid);
+    match asker.command {
+        Some(command) => format!("command {command}: \"{}\" ({inside})", asker.program),
+        None => format!("\"{}\" ({inside})", asker.program),
+    }
 }
 
 /// The kind of a request whose session wants to reach a host.

@@ -1,6 +1,6 @@
 //! `cowork run`: one session for one command, kept by the daemon as long as the command runs.
 
-use super::{changes, exec, target};
+use super::{agents, changes, exec, target};
 use crate::arguments::{Headless, Run};
 use crate::attached::{self, Bond, Form, Outcome, Side};
 use crate::environment;
@@ -32,7 +32,6 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     let streams = Streams::look()?;
     let command = NewCommand {
         argv: exec::words(&options.command),
-        cwd: options.folder.as_deref().map(request::raw),
         env: environment::for_daemon(&options.environment)?,
         streams: exec::streams(&streams, Form::of(&options.output)),
         size: crate::terminal::size(),
@@ -57,6 +56,7 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
     if options.verbose {
         explain::print_session(&session);
     }
+    explain::note_absent(&session.enforcement);
     for submount in session.grants.iter().flat_map(|grant| &grant.submounts) {
         let submount = submount.lossy();
         note(&format!("`{submount}` is mounted inside a granted folder and comes along"));
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Run) -> Result<ExitCode, Failure> {
         (true, true) => Writes::Unasked,
     };
     let runner = Runner { options, streams, signals, id: session.id, writes };
-    let outcome = runner.execute(&mut client, &command);
+    let outcome = runner.execute(&mut client, command);
     if outcome.is_err() {
         // The daemon ends the session itself when its command has ended.
         remove(&mut client, &runner.id);
@@ -97,8 +97,10 @@ enum Writes {
 }
 
 impl Runner<'_> {
-    fn execute(&self, client: &mut Client, command: &NewCommand) -> Result<ExitCode, Failure> {
-        let start = Request::new(Method::Post, target(&self.id, "/commands")).with_json(command);
+    fn execute(&self, client: &mut Client, command: NewCommand) -> Result<ExitCode, Failure> {
+        let cwd = agents::start_of(client, &self.id, &self.options.start)?;
+        let command = NewCommand { cwd, ..command };
+        let start = Request::new(Method::Post, target(&self.id, "/commands")).with_json(&command);
         let attached = client.upgrade(start).map_err(exec::refused)?;
         let form = Form::of(&self.options.output);
         let (streams, signals) = (&self.streams, &self.signals);

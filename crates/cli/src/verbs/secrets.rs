@@ -266,7 +266,7 @@ const INTERRUPTED: u8 = 130;
 
 fn list(output: &Output) -> Result<ExitCode, Failure> {
     let mut client = daemon::connect()?;
-    let secrets: Vec<Secret> = client.get("/v1/secrets")?;
+    let secrets: Vec<Secret> = client.list(&uri::Query::new("/v1/secrets"))?;
     if output.json {
         return show::json(&secrets);
     }

@@ -3,6 +3,7 @@
 use super::{id, on, target};
 use crate::arguments::{DEFAULT, List, New, Remove, Set, Target};
 use crate::daemon;
+use crate::explain;
 use crate::failure::{Failure, note};
 use crate::request::{self, Unnamed};
 use crate::show::table::{Cell, Colour, Table, Tone};
@@ -25,6 +26,7 @@ pub(crate) fn new(options: &New) -> Result<ExitCode, Failure> {
     let session: Session = progress::during("making the session", || {
         client.send(Method::Post, "/v1/sessions", &wanted)
     })?;
+    explain::note_absent(&session.enforcement);
     for submount in session.grants.iter().flat_map(|grant| &grant.submounts) {
         let submount = submount.lossy();
         note(&format!("`{submount}` is mounted inside a granted folder and comes along"));

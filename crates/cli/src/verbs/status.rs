@@ -7,7 +7,7 @@ use crate::daemon;
 use crate::failure::Failure;
 use crate::network;
 use crate::show::table::{Colour, Tone};
-use crate::show::{self, neutral, units};
+use crate::show::{self, neutral, progress, units};
 use cowork_client::http::{Client, HttpError};
 use cowork_client::types::{
     Info, Life, Network, Process, Processes, Profile, Session, State, Usage,
@@ -16,6 +16,9 @@ use cowork_client::uri::Query;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// What is done while somebody waits.
+const LOOKING: &str = "looking at the session";
 
 /// Shows the session that is named; without a name the default one, or the daemon if there is
 /// none.
@@ -39,11 +42,14 @@ pub(crate) fn status(options: &Glance) -> Result<ExitCode, Failure> {
         return show::json(&session);
     }
     // A session that does not run uses nothing that could be measured.
-    let usage = client.get::<Usage>(target(&session.id, "/usage")).ok();
-    let network = match session.network {
-        Some(_) => client.get::<Network>(target(&session.id, "/network")).ok(),
-        None => None,
-    };
+    let (usage, network) = progress::during(LOOKING, || {
+        let usage = client.get::<Usage>(target(&session.id, "/usage")).ok();
+        let network = match session.network {
+            Some(_) => client.get::<Network>(target(&session.id, "/network")).ok(),
+            None => None,
+        };
+        (usage, network)
+    });
     show::print(text(&session, usage.as_ref(), network.as_ref()))
 }
 
@@ -51,9 +57,11 @@ pub(crate) fn status(options: &Glance) -> Result<ExitCode, Failure> {
 fn running(client: &mut Client, options: &Target, process: &str) -> Result<ExitCode, Failure> {
     let name = options.session.as_deref().unwrap_or(DEFAULT);
     let key = if process.parse::<i32>().is_ok_and(|pid| pid > 0) { "pid" } else { "name" };
-    let (_, found) = super::on(client, name, |client, id| {
-        let query = Query::new(target(id, "/processes")).with(key, process);
-        client.get::<Processes>(query.target())
+    let (_, found) = progress::during(LOOKING, || {
+        super::on(client, name, |client, id| {
+            let query = Query::new(target(id, "/processes")).with(key, process);
+            client.get::<Processes>(query.target())
+        })
     })?;
     if options.output.json {
         show::json(&found)?;
@@ -127,7 +135,9 @@ pub(crate) fn text(session: &Session, usage: Option<&Usage>, network: Option<&Ne
     lines.add("limits", &limits(session));
     lines.add("folder", &session.folder);
     lines.add("grants", &grants(session));
-    for (word, place) in [("outputs", &session.outputs), ("uploads", &session.uploads)] {
+    let own =
+        [("outputs", &session.outputs), ("uploads", &session.uploads), ("skills", &session.skills)];
+    for (word, place) in own {
         if let Some(place) = place {
             lines.add(word, &show::raw(place));
         }

@@ -1,6 +1,6 @@
 //! `cowork undo`, `redo`, `apply` and `discard`: what becomes of changes.
 
-use super::changes::meant_all;
+use super::changes::{last_set, meant_all, versions};
 use super::{on, target};
 use crate::arguments::{Apply, Choice, Discard, Output, Redo, Undo};
 use crate::daemon;
@@ -27,7 +27,19 @@ struct Task<'a, B> {
     output: &'a Output,
     /// What was done to names, in a word.
     done: &'static str,
+    /// What the versions of a name that was changed since differ in.
+    compare: Compare<'a>,
 }
+
+/// Whether two versions of a name are compared, and in which sets.
+#[derive(Clone, Copy)]
+enum Compare<'a> {
+    Not,
+    For(&'a Undo),
+}
+
+/// Most names of which both versions are compared.
+const MAX_COMPARED: usize = 5;
 
 /// `cowork undo`.
 pub(crate) fn undo(options: &Undo) -> Result<ExitCode, Failure> {
@@ -46,6 +58,7 @@ pub(crate) fn undo(options: &Undo) -> Result<ExitCode, Failure> {
         choice: options.choice,
         output: &options.output,
         done: "brought back",
+        compare: Compare::For(options),
     };
     carry_out(&task, &rehearsal)
 }
@@ -62,6 +75,7 @@ pub(crate) fn redo(options: &Redo) -> Result<ExitCode, Failure> {
         choice: options.choice,
         output: &options.output,
         done: "done again",
+        compare: Compare::Not,
     };
     carry_out(&task, &rehearsal)
 }
@@ -81,6 +95,7 @@ pub(crate) fn apply(options: &Apply) -> Result<ExitCode, Failure> {
         choice: options.choice,
         output: &options.output,
         done: "applied",
+        compare: Compare::Not,
     };
     carry_out(&task, &rehearsal)
 }
@@ -115,6 +130,9 @@ fn carry_out<B: Serialize>(task: &Task<'_, B>, rehearsal: &B) -> Result<ExitCode
             let would = if task.choice.dry_run { "would be " } else { "" };
             let text = report(&restored, &format!("{would}{}", task.done));
             show::print(text)?;
+            if task.choice.dry_run {
+                show::print(compared(&mut client, task, &restored.conflicts))?;
+            }
             let stuck = task.choice.dry_run
                 && on_conflict(task.choice) == OnConflict::Refuse
                 && !restored.conflicts.is_empty();
@@ -123,12 +141,28 @@ fn carry_out<B: Serialize>(task: &Task<'_, B>, rehearsal: &B) -> Result<ExitCode
         Err(problem) => {
             if let (false, Ok((_, Ok(told)))) = (task.output.json, ask(&mut client, rehearsal)) {
                 show::print(conflicts(&told.conflicts))?;
+                show::print(compared(&mut client, task, &told.conflicts))?;
             }
             let hint = "leave what is there with `--ours`, bring back what was with `--theirs`, or \
                         have both with `--both`";
             Err(Failure::from(problem).with_hint(hint))
         }
     }
+}
+
+/// What the user's versions differ in from those that would be brought back.
+fn compared<B>(client: &mut Client, task: &Task<'_, B>, conflicts: &[ChangeConflict]) -> String {
+    let Compare::For(options) = task.compare else { return String::new() };
+    if conflicts.is_empty() {
+        return String::new();
+    }
+    let set = match options.sets.as_slice() {
+        [set] => Some(*set),
+        [] if !options.all && options.paths.is_empty() => last_set(client, task.session),
+        _ => None,
+    };
+    let shown = conflicts.iter().take(MAX_COMPARED);
+    shown.filter_map(|conflict| versions(client, task.session, set, &conflict.host)).collect()
 }
 
 fn report(restored: &Restored, done: &str) -> String {

@@ -340,6 +340,10 @@ fn doctor_looks_at_the_host(person: Person) {
         "seccomp",
         "recorded changes",
         "memory limit",
+        "scratch",
+        "open files",
+        "keyrings",
+        "nested sandboxes",
     ];
     contains_all(said.good(), &facts);
     assert!(!said.text().contains("BLOCKING"), "{}", said.text());

@@ -210,47 +210,42 @@ fn homes_and_outputs_that_cannot_be(person: Person) {
 
 fn grants_that_cannot_be_read(person: Person) {
     let place = Place::new(person);
-    let more = "\n\nFor more information, try '--help'.\n";
-    for (grant, err) in [
+    let modes = "use `ro` (read only), `rw` (read and write), `direct` (write without undo) or \
+                 `staged` (changes wait until they are applied); end the folder with `/` if the \
+                 `:` is part of its name";
+    let whole = "write `PATH[:ro|rw|direct|staged][=name]`";
+    for (grant, sentence, hint) in [
+        (".:rx", "grant `.:rx` has an unknown access mode `rx`", modes),
+        (".:RO=name", "grant `.:RO=name` has an unknown access mode `RO`", modes),
+        (".:\u{1b}[m", "grant `.:\\u{1b}[m` has an unknown access mode `\\u{1b}[m`", modes),
+        (".:", "grant `.:` has no access mode after `:`", modes),
+        ("", "grant `` names no folder", whole),
+        ("=name", "grant `=name` names no folder", whole),
+        (":ro", "grant `:ro` names no folder", whole),
         (
-            ".:rx",
-            "error: invalid value '.:rx: unknown access mode `rx`: use `ro` (read only), `rw` \
-             (read and write), `direct` (write without undo) or `staged` (changes wait until they \
-             are applied), or end the folder in grant `.:rx` with `/` if the `:` is part of \
-             its name' for '--grant <GRANT>'",
+            ".=",
+            "grant `.=` has no name after `=`",
+            "give one; end the folder with `/` if the `=` is part of its name",
         ),
         (
-            ".:RO=name",
-            "error: invalid value '.:RO=name: unknown access mode `RO`: use `ro` (read only), \
-             `rw` (read and write), `direct` (write without undo) or `staged` (changes wait until \
-             they are applied), or end the folder in grant `.:RO=name` with `/` if the `:` is \
-             part of its name' for '--grant <GRANT>'",
+            ".=name:ro",
+            "grant `.=name:ro` has its access mode after the name",
+            "write `PATH:ro=name`; end the folder with `/` if the `=` is part of its name",
         ),
         (
-            ".:",
-            "error: invalid value '.:: grant `.:` has no access mode after `:`: use `ro` (read \
-             only), `rw` (read and write), `direct` (write without undo) or `staged` (changes wait \
-             until they are applied), or end the folder with `/` if the `:` is part of its \
-             name' for '--grant <GRANT>'",
-        ),
-        (
-            "",
-            "error: invalid value ': grant `` names no folder: write `PATH[:ro|rw|direct|staged][=name]`' for \
-             '--grant <GRANT>'",
-        ),
-        (
-            "=name",
-            "error: invalid value '=name: grant `=name` names no folder: write \
-             `PATH[:ro|rw|direct|staged][=name]`' for '--grant <GRANT>'",
-        ),
-        (
-            ":ro",
-            "error: invalid value ':ro: grant `:ro` names no folder: write `PATH[:ro|rw|direct|staged][=name]`' \
-             for '--grant <GRANT>'",
+            ".=-x",
+            "grant `.=-x` has a name that cannot be used: grant name `-x` starts with `-`",
+            "give it another: `PATH=name`; end the folder with `/` if the `=` is part of its name",
         ),
     ] {
-        place.check_grant(grant, &format!("{err}{more}"));
+        place.check_grant(grant, &format!("cowork: {sentence}\n  hint: {hint}\n"));
     }
+    // Of a verb that runs no command the code is the one for a wrong command line.
+    place.check(
+        &["grant", "some-session", ".:rx"],
+        2,
+        &format!("cowork: grant `.:rx` has an unknown access mode `rx`\n  hint: {modes}\n"),
+    );
 }
 
 /// A name that cannot be used is refused with the reason.
@@ -456,19 +451,30 @@ fn commands_that_cannot_be_run(person: Person) {
     let denied = |name: &str| {
         format!(
             "cowork: the command `{name}` cannot be executed\n  \
-             because: Permission denied (os error 13)\n"
+             because: Permission denied (os error 13)\n  hint: make it executable (`chmod +x`), \
+             or name the program that runs it: `sh FILE`\n"
+        )
+    };
+    let no_interpreter = |name: &str, interpreter: &str| {
+        format!(
+            "cowork: `{name}` is run by `{interpreter}`, which is not in the session\n  hint: \
+             programs of a session are those of the host's /usr: name one to run it, e.g. \
+             `sh FILE`\n"
         )
     };
     for (command, code, err) in [
         ("no-such-command", 127, none("no-such-command")),
         ("./nothing", 127, none("./nothing")),
         ("/home/somebody/tool", 127, none("/home/somebody/tool")),
-        ("mnt/work/script", 127, none("mnt/work/script")),
+        ("mnt/work/script", 126, no_interpreter("mnt/work/script", "/no/such/interpreter")),
         ("mnt/work/plain", 126, denied("mnt/work/plain")),
         ("./mnt", 126, denied("./mnt")),
         ("/etc/passwd", 126, denied("/etc/passwd")),
     ] {
-        place.check(&["run", "--id", &id, "--grant", ".=work", "--", command], code, &err);
+        let words = ["--id", &id, "--grant", ".=work", "--", command];
+        place.check(&[&["run"], &words[..]].concat(), code, &err);
+        assert_eq!(traces(&id), Vec::<String>::new());
+        place.check(&[&["run", "--no-daemon"], &words[..]].concat(), code, &err);
         assert_eq!(traces(&id), Vec::<String>::new());
     }
     place.check(

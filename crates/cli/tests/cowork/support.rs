@@ -47,11 +47,7 @@ pub(crate) fn need(program: &str, package: &str) {
     assert!(found, "/usr/bin/{program} is missing: `apt-get install {package}` ({reason})");
 }
 
-/// Says aloud, past the capture of the test harness, that something did not run.
-pub(crate) fn not_run(what: &str, why: &str) {
-    let line = format!("NOT RUN: {what}: {why}\n");
-    std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
-}
+pub(crate) use cowork_testbed::not_run;
 
 /// How a command ended and what it said.
 #[derive(Debug)]
@@ -178,7 +174,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn look(pid: u32) -> Option<Self> {
+    pub(crate) fn look(pid: u32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (start, rest) = stat.rsplit_once(") ")?;
         let name = start.split_once('(')?.1.to_owned();
@@ -205,12 +201,14 @@ impl Process {
 
     /// Ends it at once.
     pub(crate) fn kill(&self) {
+        self.signal(rustix::process::Signal::KILL);
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(
-            pid.expect("a process has an id"),
-            rustix::process::Signal::KILL,
-        )
-        .expect("it runs");
+        let pid = pid.expect("a process has an id");
+        rustix::process::kill_process(pid, signal).expect("it runs");
     }
 
     /// Whether it still exists, if only as a zombie.

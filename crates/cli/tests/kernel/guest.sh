@@ -123,13 +123,44 @@ nowhere() {
     sleep 1000 &
     bystander=$!
     echo $bystander > $slice/only/cgroup.procs
-    says "$1: a session without controllers" well "$(in_group $1 $slice/only $once -- echo well 2>&1)"
+    has "$1: a session without controllers" well "$(in_group $1 $slice/only $once -- echo well 2>&1)"
+    has "$1: a layer that this kernel lacks" "without \`Landlock: signals, abstract sockets\`" \
+        "$(in_group $1 $slice/only $once -- true 2>&1)"
     has "$1: a limit that cannot be kept" "cannot be enforced" \
         "$(in_group $1 $slice/only $once --cpus 0.5 -- echo never 2>&1)"
     kill $bystander
 }
 
+# A program of the host's that the kernel shows what has crashed to, as most desktops have one.
+printf '#!/bin/sh\necho seen >> /run/crashes\n' > /run/handler
+chmod +x /run/handler
+echo "|/run/handler" > /proc/sys/kernel/core_pattern
+
+# How many crashes it has seen.
+crashes() {
+    sleep 0.5
+    echo $(cat /run/crashes 2> /dev/null | wc -l)
+}
+
+# How a crash in a session ends. crash WHO WHAT-IS-DONE-BEFORE
+crash() {
+    in_group $1 $GROUPS_ $once -- sh -c "$2 kill -SEGV \$\$" > /dev/null 2>&1
+    echo $?
+}
+
+# Crashes in sessions end as ever, and are not shown to it.
+crashing() {
+    says "$1: a crash ends by its signal" 139 "$(crash $1 "")"
+    says "$1: so does one without core files" 139 "$(crash $1 "ulimit -c 0;")"
+    says "$1: and one with all that can be had" 139 "$(crash $1 "ulimit -c unlimited;")"
+    says "$1: and no crash in a session is seen" 1 "$(crashes)"
+}
+
+sh -c 'ulimit -c 0; kill -SEGV $$' 2> /dev/null
+says "outside, a crash is seen whatever the limit on core files is" 1 "$(crashes)"
+
 for person in user root; do
+    crashing $person
     slice=$GROUPS_/$person
     mkdir $slice
     echo $ALL > $GROUPS_/cgroup.subtree_control

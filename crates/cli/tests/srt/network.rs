@@ -345,12 +345,8 @@ fn say(mut stream: &TcpStream, text: &str) {
 /// What goes through the proxy arrives there by its name, and what is allowed alone.
 fn hosts_are_reached_through_a_parent_proxy(person: Person) {
     let desk = Desk::new(person, "parent");
-    let (port, heard) = listen(|mut stream, first| {
-        if first.starts_with("CONNECT far.example:80 ") {
-            drop(stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
-            let first = head(&stream);
-            say(&stream, &format!("through the proxy: {first}\n"));
-        }
+    let (port, heard) = listen(|stream, first| {
+        say(&stream, &format!("through the proxy: {first}\n"));
     });
     let parent = format!("http://127.0.0.1:{port}");
     let settings = settings(&json!({
@@ -359,9 +355,11 @@ fn hosts_are_reached_through_a_parent_proxy(person: Person) {
     let curl = "curl -s -m 20 http://far.example/srt-parent; \
                 curl -s -m 20 -o /dev/null -w '%{http_code}' http://other.example/";
     let said = desk.script(&settings, curl);
-    assert_eq!(said.good(), "through the proxy: GET /srt-parent HTTP/1.1\n403");
+    // A plain request is sent whole: such proxies seldom lead to the port of HTTP.
+    let request = "GET http://far.example/srt-parent HTTP/1.1";
+    assert_eq!(said.good(), format!("through the proxy: {request}\n403"));
     let heard = heard.lock().expect("nobody panics").clone();
-    assert_eq!(heard, ["CONNECT far.example:80 HTTP/1.1"]);
+    assert_eq!(heard, [request]);
 }
 
 /// `localhost` in the settings is this host's; in the session that name stays its own.

@@ -180,7 +180,7 @@ fn between_two_folders(person: Person) {
     }
     let [(plainly, plain), (recordedly, recorded)] = seen.as_slice() else { panic!("{seen:?}") };
     assert_eq!(plainly, recordedly);
-    let judge = Judge { until: Some(began), any_contents: &[] };
+    let judge = Judge { until: Some(began), any_contents: &[], any_times: &[] };
     for (plain, recorded) in plain.iter().zip(recorded) {
         assert_eq!(plain.differences(recorded, &judge), [""; 0]);
     }

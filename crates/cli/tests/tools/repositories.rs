@@ -23,10 +23,12 @@ const REPOSITORY: &str = "
     git checkout -q -b topic HEAD~1; echo topic > src/2; git commit -qam topic; git checkout -q main
 ";
 
-/// What holds the times and inodes of files, whoever made it, and objects, which are named by what is
-/// in them and made younger by chance.
-const INDEXES: &[&str] =
-    &[".git/index", ".git/objects", ".git/worktrees", ".git/modules", "sub", "wt", "c1", "c2"];
+/// What holds the times and inodes of files, whoever made it: of the repository and of every worktree,
+/// submodule and clone.
+const INDEXES: &[&str] = &["*/index"];
+
+/// Objects are made younger by chance.
+const OBJECTS: &[&str] = &["/objects"];
 
 fn check(person: Person, before: &str, script: &str) {
     check_but(person, before, script, &[]);
@@ -36,8 +38,9 @@ fn check(person: Person, before: &str, script: &str) {
 fn check_but(person: Person, before: &str, script: &str, fails: &[&str]) {
     let before = &format!("{WHO}{before}");
     let script = &format!("{WHO}{script}");
-    let any_contents = INDEXES;
-    Scenario { before, script, any_contents, fails, ..Scenario::default() }.check(person);
+    let (any_contents, any_times) = (INDEXES, OBJECTS);
+    Scenario { before, script, any_contents, any_times, fails, ..Scenario::default() }
+        .check(person);
 }
 
 fn a_new_repository(person: Person) {
@@ -97,7 +100,8 @@ fn worktrees(person: Person) {
     let script = "
         git worktree add -q wt topic; echo w > wt/w; git -C wt add w; git -C wt commit -qm w
         git worktree list | wc -l; git worktree move wt wt2; git -C wt2 status --porcelain | wc -l
-        git worktree remove --force wt2; git worktree prune; git worktree list | wc -l; mkdir wt
+        git worktree add -q -b gone wt3; git worktree remove --force wt3; git worktree prune
+        git worktree list | wc -l; echo dirty >> wt2/src/5; git -C wt2 status --porcelain
     ";
     check(person, REPOSITORY, script);
 }
@@ -105,11 +109,13 @@ fn worktrees(person: Person) {
 fn clones_and_submodules(person: Person) {
     let script = "
         git clone -q . c1; git clone -q --no-hardlinks . c2; git -C c2 log --oneline | wc -l
-        mkdir -p /tmp/up-$$ && git clone -q --bare . /tmp/up-$$/up.git
-        git submodule -q add /tmp/up-$$/up.git sub 2>/dev/null; git commit -qm sub; git submodule status | wc -l
-        git -C sub checkout -q topic; git submodule update -q; git submodule -q deinit -f sub
-        git rm -qf sub; git commit -qm nosub; rm -rf .git/modules .gitmodules; git -C c1 pull -q >/dev/null 2>&1
-        rm -rf c1 c2 sub; git status --porcelain | wc -l; sed -i '/submodule/,$d' .git/config
+        git clone -q --bare . /tmp/up.git; echo c2/ >> .git/info/exclude
+        git submodule -q add /tmp/up.git sub 2>/dev/null; git commit -qm sub; git submodule status | wc -l
+        git -C sub checkout -q topic; echo s > sub/s; git -C sub add s; git -C sub commit -qm s
+        git submodule -q add /tmp/up.git gone 2>/dev/null; git submodule -q deinit -f gone
+        git rm -qf gone; rm -rf .git/modules/gone; git submodule update -q; git status --porcelain
+        git -C c1 pull -q >/dev/null 2>&1; git -C c2 checkout -q -b own; echo c > c2/src/1
+        git -C c2 commit -qam own; git -C c1 log --oneline | wc -l; git -C c2 fsck && echo sound
     ";
     check(person, REPOSITORY, script);
 }

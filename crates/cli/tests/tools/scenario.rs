@@ -15,6 +15,8 @@ pub(crate) struct Scenario<'a> {
     pub(crate) script: &'a str,
     /// Beginnings of names whose contents differ between any two runs, with or without cowork.
     pub(crate) any_contents: &'a [&'a str],
+    /// What is in names whose times differ.
+    pub(crate) any_times: &'a [&'a str],
     /// Further options of `cowork run`.
     pub(crate) options: &'a [&'a str],
     /// How the commands begin that are meant to fail, in their order. Every other one has to
@@ -66,7 +68,8 @@ impl Scenario<'_> {
                 && failed.iter().zip(self.fails).all(|(one, start)| one.starts_with(start));
             assert!(meant, "failed: {failed:#?}\nmeant to: {:#?}\n{}", self.fails, said(output));
         }
-        let judge = Judge { until: Some(began), any_contents: self.any_contents };
+        let Self { any_contents, any_times, .. } = *self;
+        let judge = Judge { until: Some(began), any_contents, any_times };
         let after = Tree::of(recorded.path());
         let differences = Tree::of(plain.path()).differences(&after, &judge);
         assert_eq!(differences, [""; 0], "{}", said(&found));
@@ -100,7 +103,7 @@ fn failed(output: &Output) -> Vec<String> {
 }
 
 /// Everything must be equal.
-pub(crate) const ALL: Judge<'_> = Judge { until: None, any_contents: &[] };
+pub(crate) const ALL: Judge<'_> = Judge { until: None, any_contents: &[], any_times: &[] };
 
 /// Runs a script on the host, in a folder, as its owner.
 pub(crate) fn shell(person: Person, folder: &Folder, script: &str) -> Output {

@@ -210,12 +210,37 @@ fn java(site: &Site) {
 }
 
 fn git_over_https(site: &Site) {
-    let look = "GIT_CURL_VERBOSE=0 git ls-remote https://git.example/some/repository.git; true";
-    site.script(&["--allow", "GET https://git.example/**"], look).good();
-    let asked = site.arrived("repository.git/info/refs");
-    assert!(!asked.is_empty(), "git has not asked");
-    let agent = asked[0]["headers"]["user-agent"].as_str().unwrap_or_default().to_owned();
-    assert!(agent.starts_with("git/"), "{agent}");
+    let roots = with_roots(site);
+    // Looked into, and as it is; with the proxy, and without.
+    for (number, (rule, prefix)) in [
+        ("GET,POST https://git.example/**", ""),
+        ("GET,POST https://git.example/**", BARE),
+        ("git.example", ""),
+        ("git.example", BARE),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let own = if rule == "git.example" {
+            format!("{roots} export GIT_SSL_CAINFO=$SSL_CERT_FILE;")
+        } else {
+            String::new()
+        };
+        let url = format!("https://git.example/open/{number}/repository.git");
+        let script = format!("{prefix}{own} git clone -q {url} /tmp/copy && cat /tmp/copy/file");
+        let said = site.script(&["--allow", rule], &script);
+        assert_eq!(said.good(), "text\n", "{rule} {prefix}");
+        let asked = site.arrived(&format!("open/{number}/repository.git/info/refs"));
+        let agent = asked[0]["headers"]["user-agent"].as_str().unwrap_or_default();
+        assert!(agent.starts_with("git/"), "{asked:?}");
+    }
+    // What is pushed is another request, and a host that is not named is not there.
+    for rule in ["GET https://git.example/**", "web.example"] {
+        let script = "git clone -q https://git.example/open/no/repository.git /tmp/copy";
+        let refused = site.script(&["--allow", rule], script);
+        assert_ne!(refused.code, 0, "{rule}: {refused:?}");
+    }
+    assert!(site.arrived("open/no/repository.git/git-upload-pack").is_empty());
 }
 
 fn git_over_ssh(site: &Site) {

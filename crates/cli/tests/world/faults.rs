@@ -1,7 +1,7 @@
-//! Ways out that break in the middle, and one behind a proxy.
+//! Ways out that break in the middle.
 
 use crate::for_everyone;
-use crate::site::Site;
+use crate::site::{Site, Way};
 use cowork_testbed::Person;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 for_everyone!(
     an_egress_that_is_killed_in_the_middle_of_a_transfer_leaves_a_clean_end,
-    everything_goes_through_the_parent_proxy,
+    files_of_the_name_lookup_may_be_replaced,
 );
 
 /// The process that is the way out of a session.
@@ -79,36 +79,72 @@ fn an_egress_that_is_killed_in_the_middle_of_a_transfer_leaves_a_clean_end(perso
     site.say(&["audit", "verify"]).good();
 }
 
-fn everything_goes_through_the_parent_proxy(person: Person) {
-    let site = Site::behind_proxy(person);
-    let asked = |word: &str| {
-        let all = site.arrived(word).into_iter();
-        all.filter(|one| one["scheme"] == "proxy").collect::<Vec<Value>>()
+/// How much memory a process has that is its own, in bytes.
+fn memory(process: Pid) -> u64 {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = std::fs::read_to_string(path).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.expect("it has memory") * 1024
+}
+
+/// Inside TLS that is looked into, and in a tunnel; towards the session, and from it.
+#[test]
+fn a_gibibyte_in_tls_passes_with_little_memory() {
+    let site = Site::of(Person::User);
+    let down = "https://web.example/big/1073741824 | wc -c";
+    let up = "-T - https://web.example/sink";
+    // What comes through a tunnel is tested with other clients.
+    for (rule, roots, ways) in
+        [("GET,PUT https://web.example/**", "", &[down, up][..]), ("web.example", "-k", &[up])]
+    {
+        let id = site.say(&["new", "--allow", rule]).good();
+        let id = id.trim();
+        let get = format!("curl -sS {roots} https://web.example/after");
+        site.say(&["exec", id, "--", "sh", "-c", &get]).good();
+        let process = egress(site, id).expect("there is one");
+        let before = memory(process);
+        for way in ways {
+            let way = format!("head -c 1073741824 /dev/zero | curl -sS {roots} {way}");
+            let mut command = site.cowork(&["exec", id, "--", "sh", "-c", &way]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            let mut transfer = command.spawn().expect("it starts");
+            let mut most = 0;
+            while transfer.try_wait().expect("it can be waited for").is_none() {
+                most = most.max(memory(process));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let said = transfer.wait_with_output().expect("it ends");
+            assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "1073741824", "{rule}: {way}");
+            let grown = most.saturating_sub(before);
+            assert!(grown < 16 * 1024 * 1024, "{rule}: {way}: {grown} bytes more");
+        }
+        site.say(&["rm", id]).good();
+    }
+}
+
+fn files_of_the_name_lookup_may_be_replaced(person: Person) {
+    let site = Site::alone_by(Way::OwnFiles, person);
+    let id = site.say(&["new", "--allow", "web.example", "--allow", "late.example"]).good();
+    let id = id.trim();
+    let get = |name: &str| {
+        let url = format!("http://{name}/replaced");
+        site.say(&["exec", id, "--", "curl", "-sS", "-m", "10", &url])
     };
-    // The proxy ends TLS; only its authority is trusted here, not that of the servers.
-    let rules = ["--allow", "GET https://web.example/**", "--allow", "api.example"];
-    let script = "set -e; curl -sS https://web.example/by-proxy; curl -sS http://api.example/direct; \
-                  curl -sS -o /dev/null -w '%{http_connect}' https://denied.example/ || true";
-    let said = site.script(&rules, script).good();
-    assert_eq!(said, "hello from web.example\nhello from api.example\n403");
-    let connect = asked("web.example:443");
-    assert_eq!(connect.len(), 1, "{connect:?}");
-    assert_eq!(connect[0]["headers"]["proxy-authorization"], "Basic bWU6c2VjcmV0");
-    assert_eq!(site.arrived("/by-proxy").len(), 1);
-    // Excepted by its port; and what is refused is not told to the proxy.
-    assert_eq!(site.arrived("/direct").len(), 1);
-    assert!(asked("api.example:80").is_empty() && asked("denied.example").is_empty());
-    // The exception is about one port: the other one goes through the proxy, as a tunnel too.
-    let said =
-        site.script(&["--allow", "api.example"], "curl -sSk https://api.example/tunnel").good();
-    assert_eq!(said, "hello from api.example\n");
-    assert_eq!(asked("api.example:443").len(), 1);
-    // The name is the proxy's to look up.
-    assert!(
-        site.arrived("").iter().all(|one| one["scheme"] != "dns" || one["url"] != "web.example")
-    );
-    // What it knows of the proxy, a session is not told: neither who comes, nor where it is.
-    let said =
-        site.script(&["--allow", "web.example"], "env; cat mnt/.cowork* 2>/dev/null; true").good();
-    assert!(!said.contains("secret@") && !said.contains("proxy.example"), "{said}");
+    assert_eq!(get("web.example").good(), "hello from web.example\n");
+    let before = egress(&site, id).expect("there is one");
+    // As programs do that manage a network: another file takes the place of the first.
+    let hosts = site.folder.path().join("etc/hosts");
+    let names = std::fs::read_to_string(&hosts).expect("it is there");
+    let new = site.folder.write("etc/hosts.new", names + "11.22.33.7 late.example\n");
+    std::fs::rename(new, hosts).expect("it is ours");
+    let begin = Instant::now();
+    while get("late.example").out != "hello from late.example\n" {
+        assert!(begin.elapsed() < Duration::from_secs(30), "new names are not found");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_ne!(egress(&site, id), Some(before));
+    let told = site.say(&["audit", id, "--json"]).good();
+    assert!(told.contains("resolver-replaced"), "{told}");
+    site.say(&["rm", id]).good();
 }

@@ -17,6 +17,8 @@ mod names;
 mod noticed;
 mod oauth;
 mod own;
+mod parents;
+mod quotas;
 mod records;
 mod refusals;
 mod registries;

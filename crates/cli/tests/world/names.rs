@@ -10,6 +10,7 @@ use std::time::Duration;
 for_everyone!(
     not_a_byte_leaves_by_names,
     a_name_that_is_another_for_a_private_address_leads_nowhere,
+    names_whose_server_is_silent_do_not_keep_others_waiting,
 );
 
 /// Says data by names, to the name server that there is, to others, and over other ways to ask.
@@ -137,4 +138,19 @@ fn a_name_that_is_another_for_a_private_address_leads_nowhere(person: Person) {
         assert!(!site.arrived(&name).is_empty(), "the name server was asked for {name}");
     }
     assert!(site.arrived("/aliased").is_empty());
+}
+
+fn names_whose_server_is_silent_do_not_keep_others_waiting(person: Person) {
+    let site = Site::of(person);
+    // Each of them takes a second, and there is room for a part of them.
+    let script = "for n in $(seq 120); do \
+                  curl -sS -m 30 -o /dev/null -w '%{http_code} ' http://n$n.stuck.example/ & done; \
+                  sleep 1; curl -sS -m 20 -o /dev/null -w 'web %{http_code} %{time_total}\n' \
+                  http://web.example/while-others-are-stuck; wait";
+    let said =
+        site.script(&["--allow", "*.stuck.example", "--allow", "web.example"], script).good();
+    let took = said.split("web 200 ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let took: f64 = took.and_then(|took| took.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    assert!(took < 5.0, "{took} s: {said}");
+    assert_eq!(said.matches("502").count(), 120, "{said}");
 }

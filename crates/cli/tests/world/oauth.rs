@@ -14,6 +14,7 @@ for_everyone!(
     a_rotated_token_outlives_the_daemon,
     a_refused_renewal_is_told_to_everybody,
     tokens_of_claude_are_taken_over,
+    tokens_are_renewed_on_the_host_and_nowhere_else,
 );
 
 const URL: &str = "https://api.example/oauth/token";
@@ -204,4 +205,22 @@ fn tokens_of_claude_are_taken_over(person: Person) {
     let missing = site.say(&["secret", "import", "claude", "--from", "/nowhere"]);
     assert_ne!(missing.code, 0);
     assert!(missing.err.contains("claude"), "{missing:?}");
+}
+
+fn tokens_are_renewed_on_the_host_and_nowhere_else(person: Person) {
+    let site = Site::of(person);
+    keep(site, "kept-here", "kept", 3_600_000);
+    let script = "curl -sS -w '%{http_code}\n' -d grant_type=refresh_token \
+                  https://api.example/oauth/token?from=inside; \
+                  curl -sS -o /dev/null -w '%{http_code}' https://api.example/oauth/other";
+    let said = site.script(&["--secret", "kept-here"], script).good();
+    let renewed = "the secret `kept-here` is renewed on the host, and nowhere else";
+    assert!(said.contains("denied-by-rule") && said.contains(renewed), "{said}");
+    assert!(said.contains("}403\n") || said.contains("\n403\n"), "{said}");
+    assert!(said.ends_with("\n200"), "{said}");
+    assert!(site.arrived("from=inside").is_empty());
+    // Unless the user names the very path.
+    let rules = ["--secret", "kept-here", "--allow", "POST https://api.example/oauth/token"];
+    let said = site.script(&rules, script).good();
+    assert_eq!(site.arrived("from=inside").len(), 1, "{said}");
 }

@@ -20,6 +20,8 @@ for_everyone!(
     an_unknown_host_waits_for_the_user,
     nobody_is_asked_where_nobody_is,
     programs_that_know_no_proxy_wait_at_the_request,
+    a_greeting_is_refused_in_words_where_nothing_is_looked_into,
+    a_greeting_on_another_port_is_not_held_until_its_program_gives_up,
     rules_change_while_it_runs,
     what_went_where_is_shown,
     a_killed_egress_is_replaced_and_nothing_passes_meanwhile,
@@ -161,6 +163,9 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
         request["wanted"].as_str().is_some_and(|wanted| wanted.contains("web.example")),
         "{request}"
     );
+    // It waits, so it was there long enough to be seen.
+    let text = request["reason"].as_str().expect("there is a reason");
+    assert!(text.contains(" by curl ("), "the process is named: {request}");
     let number = request["id"].to_string();
     site.say(&["decide", &number, "reject"]).good();
     let said = waiting.wait_with_output().expect("it ends");
@@ -253,6 +258,53 @@ fn programs_that_know_no_proxy_wait_at_the_request(person: Person) {
     assert_eq!(said, "200\n");
     waiting.wait().expect("it ends");
     site.say(&["rm", id]).good();
+}
+
+/// On other ports than those of HTTP it is not known what is inside, and nobody is greeted before it is
+/// allowed: the program is let go in time, and its next try is answered.
+fn a_greeting_on_another_port_is_not_held_until_its_program_gives_up(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--net", "ask"]).good();
+    let id = id.trim();
+    let get = "curl -sS -k --noproxy '*' -m 30 https://web.example:8443/greeted-elsewhere";
+    let begin = Instant::now();
+    let said = site.say(&["exec", id, "--", "sh", "-c", get]);
+    let waited = begin.elapsed();
+    assert_eq!(said.code, 35, "the greeting failed: {said:?}");
+    assert!((Duration::from_secs(7)..Duration::from_secs(10)).contains(&waited), "{waited:?}");
+    let number = pending(site, id)["id"].to_string();
+    site.say(&["decide", &number, "allow"]).good();
+    let begin = Instant::now();
+    let said = site.say(&["exec", id, "--", "sh", "-c", get]);
+    assert_eq!(said.good(), "hello from web.example:8443\n");
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    site.say(&["rm", id]).good();
+}
+
+/// Where no rule looks into anything the session does not know its authority: an answer inside TLS would
+/// be an error of trust, which says nothing.
+fn a_greeting_is_refused_in_words_where_nothing_is_looked_into(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--allow", "web.example:7000", "--allow", "host:8080"]).good();
+    let id = id.trim();
+    for (host, rule) in [("web.example", "web.example:443"), ("host.cowork.internal", "host:443")] {
+        let get = format!("curl -sS --noproxy '*' -m 20 https://{host}/greeted-in-vain");
+        let said = site.say(&["exec", id, "--", "sh", "-c", &get]);
+        assert_eq!(said.code, 35, "the greeting failed, and not the trust: {said:?}");
+        assert!(said.err.contains("access denied"), "{said:?}");
+        let audit = site.say(&["audit", id, "--json"]).good();
+        assert!(audit.contains("network.decided") && audit.contains(host), "{audit}");
+        // What people are told to type is what the verb takes.
+        let plain = format!("curl -sS --noproxy '*' -m 20 http://{host}/plain-in-vain");
+        let said = site.say(&["exec", id, "--", "sh", "-c", &plain]).good();
+        let body: Value = serde_json::from_str(&said).expect("it is JSON");
+        let hint = body["error"]["hint"].as_str().expect("there is a hint").to_owned();
+        let wanted = format!("`cowork allow {id} {}`", rule.replace("443", "80"));
+        assert!(hint.contains(&wanted), "{hint}");
+        site.say(&["allow", id, rule]).good();
+    }
+    site.say(&["rm", id]).good();
+    assert!(site.arrived("in-vain").is_empty());
 }
 
 fn rules_change_while_it_runs(person: Person) {

@@ -4,19 +4,12 @@
 //! cannot be reached from the host itself is reported as not run.
 
 use crate::for_everyone;
-use cowork_testbed::{Folder, Person};
+use cowork_testbed::{Folder, Person, not_run};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::process::{Command, Stdio};
 
 for_everyone!(npm, pip, cargo);
-
-/// Says aloud, past the capture of the test harness, that something did not run.
-fn not_run(what: &str, why: &str) {
-    let line = format!("NOT RUN: {what}: {why}\n");
-    std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
-}
 
 /// What a program of this host says, if it says something.
 fn asked(program: &str, arguments: &[&str]) -> Option<String> {
@@ -121,6 +114,8 @@ fn pip(person: Person) {
     );
     let (good, said) = Session::new(person, &hosts, &[]).run(&script);
     assert!(good && said.contains("True"), "{said}");
+    let (good, said) = Session::new(person, &BTreeSet::new(), &[]).run(&script);
+    assert!(!good && !said.contains("True"), "without a rule there is no way: {said}");
 }
 
 fn cargo(person: Person) {
@@ -144,6 +139,9 @@ fn cargo(person: Person) {
     let grant = format!("{}:ro=t", at.display());
     let script = "export PATH=$PWD/mnt/t/bin:$PATH CARGO_HOME=$PWD/c; cargo new -q p 2>&1 && cd p && \
                   cargo add -q itoa 2>&1 && cargo fetch 2>&1 && ls $CARGO_HOME/registry/cache/*/itoa-*";
-    let (good, said) = Session::new(person, &hosts, &[grant]).run(script);
-    assert!(good && said.contains(".crate"), "{said}");
+    let grant = [grant];
+    let (good, said) = Session::new(person, &hosts, &grant).run(script);
+    assert!(good && said.contains("/itoa-"), "{said}");
+    let (good, said) = Session::new(person, &BTreeSet::new(), &grant).run(script);
+    assert!(!good && !said.contains("/itoa-"), "without a rule there is no way: {said}");
 }

@@ -1,10 +1,11 @@
 // The servers of the test world: HTTP on 80, HTTPS with HTTP/2 and HTTP/1.1 on 443 and 8443, lines on
-// 7000 (raw TCP, the server speaks first), a name server on 53, a proxy on 3128. Every request is
-// written to a log, one JSON line each. Ends when its standard input does.
+// 7000 (raw TCP, the server speaks first), a name server on 53, proxies on 3128 (HTTP), 3129 (the same over
+// TLS) and 1080 (SOCKS 5). Every request is written to a log, one JSON line each. Ends when its standard input does.
 //
 // The name server knows no name but `alias.NUMBER.example`, which is another name for an address that is
-// not for sessions. The proxy wants to know who comes, and looks into what goes to port 443: it ends TLS
-// with a certificate of an authority of its own.
+// not for sessions. The proxies want to know who comes. Those of HTTP lead to port 443 only, as squid does as
+// it is installed, and look into what goes there: they end TLS with a certificate of an authority of their
+// own. Plain requests they carry to every port.
 //
 // Tokens: `sk-test-refresh-FAMILY` at /oauth/token gives `sk-test-access-FAMILY-1` and a refresh token
 // with another `-r` behind it, which is the only one that is taken from then on. /protected takes only
@@ -44,8 +45,8 @@ function isFresh(authorization) {
 // A repository, for whoever is called `me` and knows the secret of the tests.
 const VALUE = 'sk-test-4f6b2a9c7d1e8f3059ab';
 const knows = (authorization) => authorization === 'Basic ' + Buffer.from(`me:${VALUE}`).toString('base64');
-function repository(request, response, body) {
-  const [path, query] = request.url.split('?');
+function repository(request, response, body, url) {
+  const [path, query] = url.split('?');
   const git = require('child_process').spawn('git', ['http-backend'], { env: {
     PATH: process.env.PATH, GIT_PROJECT_ROOT: folder, GIT_HTTP_EXPORT_ALL: '1', PATH_INFO: path,
     QUERY_STRING: query || '', REQUEST_METHOD: request.method, CONTENT_TYPE: request.headers['content-type'] || '',
@@ -130,7 +131,9 @@ function serve(scheme) {
   return (request, response) => {
     const host = request.headers[':authority'] || request.headers.host || '';
     const chunks = [];
-    request.on('data', (chunk) => chunks.push(chunk));
+    // What is too large to be kept is counted.
+    const sink = request.url.startsWith('/sink'), swallowed = { bytes: 0 };
+    request.on('data', (chunk) => { if (sink) swallowed.bytes += chunk.length; else chunks.push(chunk); });
     request.on('end', () => {
       const body = Buffer.concat(chunks);
       const headers = Object.fromEntries(Object.entries(request.headers).filter(([k]) => !k.startsWith(':')));
@@ -139,7 +142,10 @@ function serve(scheme) {
         version: request.httpVersion, length: body.length, body: body.toString().slice(0, 200),
       });
       const path = request.url.split('?')[0];
-      if (path === '/echo') {
+      if (sink) {
+        response.writeHead(200, { 'content-type': 'text/plain' });
+        response.end(String(swallowed.bytes));
+      } else if (path === '/echo') {
         response.writeHead(200, { 'content-type': 'application/json', 'x-seen': headers.authorization || 'none' });
         response.end(JSON.stringify({ headers, body: body.toString() }));
       } else if (path === '/events') {
@@ -188,8 +194,10 @@ function serve(scheme) {
         const fresh = isFresh(headers.authorization);
         response.writeHead(fresh ? 200 : 401, { 'content-type': 'text/plain' });
         response.end(fresh ? `fresh ${body.length}\n` : 'expired\n');
+      } else if (/^\/open\/\w+\/repository.git\//.test(path)) {
+        repository(request, response, body, request.url.replace(/^\/open\/\w+/, ''));
       } else if (path.startsWith('/repository.git/')) {
-        if (knows(headers.authorization)) { repository(request, response, body); return; }
+        if (knows(headers.authorization)) { repository(request, response, body, request.url); return; }
         response.writeHead(401, { 'www-authenticate': 'Basic realm="tests"' });
         response.end();
       } else if (path.startsWith('/private')) {
@@ -261,7 +269,10 @@ function named(question, transport) {
   ]);
 }
 const names = dgram.createSocket('udp4');
-names.on('message', (question, from) => names.send(named(question, 'udp'), from.port, from.address));
+names.on('message', (question, from) => {
+  if (question.includes('stuck')) return;
+  names.send(named(question, 'udp'), from.port, from.address);
+});
 names.bind(53);
 for (const port of [53, 853]) {
   net.createServer((socket) => {
@@ -270,24 +281,67 @@ for (const port of [53, 853]) {
   }).listen(port, '0.0.0.0');
 }
 
-// A proxy.
-const corporate = http2.createSecureServer({
-  key: fs.readFileSync(`${folder}/corporate.key`), cert: fs.readFileSync(`${folder}/corporate-server.pem`), allowHTTP1: true,
-}, serve('https'));
-const parent = http.createServer((request, response) => { response.writeHead(400); response.end(); });
-parent.on('connect', (request, socket) => {
-  const known = request.headers['proxy-authorization'] === 'Basic ' + Buffer.from('me:secret').toString('base64');
-  write({ scheme: 'proxy', method: 'CONNECT', url: request.url, headers: request.headers });
+// Proxies.
+const certified = {
+  key: fs.readFileSync(`${folder}/corporate.key`), cert: fs.readFileSync(`${folder}/corporate-server.pem`),
+};
+const corporate = http2.createSecureServer({ ...certified, allowHTTP1: true }, serve('https'));
+const known_to_proxies = (headers) => ['me:secret', 'me:p@ss/'].some((who) =>
+  headers['proxy-authorization'] === 'Basic ' + Buffer.from(who).toString('base64'));
+function forward(request, response) {
+  write({ scheme: 'proxy', method: request.method, url: request.url, headers: request.headers, tls: !!request.socket.encrypted });
+  if (!known_to_proxies(request.headers)) { response.writeHead(407, { 'proxy-authenticate': 'Basic' }); response.end(); return; }
+  if (!/^http:\/\//.test(request.url)) { response.writeHead(400); response.end(); return; }
+  const { port, pathname, search } = new URL(request.url);
+  const { 'proxy-authorization': _who, ...headers } = request.headers;
+  const onward = http.request(
+    { host: '127.0.0.1', port: port || 80, method: request.method, path: pathname + search, headers },
+    (answer) => { response.writeHead(answer.statusCode, answer.headers); answer.pipe(response); },
+  );
+  onward.on('error', () => { response.writeHead(502); response.end(); });
+  request.pipe(onward);
+}
+function lead(request, socket) {
+  write({ scheme: 'proxy', method: 'CONNECT', url: request.url, headers: request.headers, tls: !!socket.encrypted });
   socket.on('error', () => {});
-  if (!known) { socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n'); return; }
+  if (!known_to_proxies(request.headers)) { socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n'); return; }
+  if (Number(request.url.split(':').pop()) !== 443) { socket.end('HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n'); return; }
   socket.write('HTTP/1.1 200 OK\r\n\r\n');
-  const port = Number(request.url.split(':').pop());
-  if (port === 443) { corporate.emit('connection', socket); return; }
-  const far = net.connect(port, '127.0.0.1');
-  far.on('error', () => socket.destroy());
-  far.pipe(socket).pipe(far);
-});
-parent.listen(3128, '0.0.0.0');
+  corporate.emit('connection', socket);
+}
+http.createServer(forward).on('connect', lead).listen(3128, '0.0.0.0');
+require('https').createServer(certified, forward).on('connect', lead).listen(3129, '0.0.0.0');
+net.createServer((socket) => {
+  let step = 0, bytes = Buffer.alloc(0);
+  const more = (data) => {
+    bytes = Buffer.concat([bytes, data]);
+    if (step === 0 && bytes.length >= 2 + bytes[1]) {
+      const methods = bytes.subarray(2, 2 + bytes[1]);
+      bytes = bytes.subarray(2 + bytes[1]); step = 1;
+      socket.write(Buffer.from([5, methods.includes(2) ? 2 : 255]));
+    }
+    if (step === 1 && bytes.length > 2 && bytes.length >= 3 + bytes[1] + bytes[2 + bytes[1]]) {
+      const [user, password] = [bytes.subarray(2, 2 + bytes[1]), bytes.subarray(3 + bytes[1], 3 + bytes[1] + bytes[2 + bytes[1]])];
+      bytes = bytes.subarray(3 + user.length + password.length); step = 2;
+      const known = `${user}:${password}` === 'me:p@ss/';
+      socket.write(Buffer.from([1, known ? 0 : 1]));
+      if (!known) { socket.end(); return; }
+    }
+    if (step === 2 && bytes.length > 5 && bytes.length >= 7 + bytes[4]) {
+      // Only names: nobody else looks them up.
+      const [name, port] = [bytes.subarray(5, 5 + bytes[4]).toString(), bytes.readUInt16BE(5 + bytes[4])];
+      write({ scheme: 'socks', url: `${name}:${port}`, kind: bytes[3] });
+      step = 3; socket.off('data', more);
+      const far = net.connect(port, '127.0.0.1', () => {
+        socket.write(Buffer.from([5, 0, 0, 1, 127, 0, 0, 1, 0, 0]));
+        far.pipe(socket).pipe(far);
+      });
+      far.on('error', () => { socket.end(Buffer.from([5, 5, 0, 1, 0, 0, 0, 0, 0, 0])); });
+    }
+  };
+  socket.on('data', more);
+  socket.on('error', () => {});
+}).listen(1080, '0.0.0.0');
 
 const plain = http.createServer(serve('http'));
 plain.on('upgrade', upgrade);

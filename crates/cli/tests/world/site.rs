@@ -42,6 +42,12 @@ pub(crate) enum Way {
     /// It is behind a proxy that looks into TLS; it trusts the authority of that, and not the one of
     /// the servers.
     BehindProxy,
+    /// The same over TLS.
+    BehindTlsProxy,
+    /// It is behind a proxy that leads everywhere, and to which one speaks SOCKS 5.
+    BehindSocks,
+    /// Its `/etc` is a folder of the world's: files in it can be replaced.
+    OwnFiles,
 }
 
 /// The world of one person.
@@ -81,9 +87,9 @@ impl Site {
         Self::new(person, Way::EveryPort)
     }
 
-    /// A world whose daemon is behind a proxy.
-    pub(crate) fn behind_proxy(person: Person) -> Self {
-        Self::new(person, Way::BehindProxy)
+    /// A world that no other test uses, whose daemon is told something.
+    pub(crate) fn alone_by(way: Way, person: Person) -> Self {
+        Self::new(person, way)
     }
 
     fn new(person: Person, way: Way) -> Self {
@@ -113,7 +119,10 @@ impl Site {
             start(&mut ssh(&there, &folder)),
             start(&mut database(&there, &folder)),
         ];
-        let mut command = within(&here, &folder);
+        let mut command = match way {
+            Way::OwnFiles => within_own_files(&here, &folder),
+            _ => within(&here, &folder),
+        };
         let (uid, programs) = (person.uid(), cowork_testbed::programs());
         if person == Person::User {
             command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
@@ -241,10 +250,13 @@ fn variables(person: Person, way: Way, folder: &Folder) -> Vec<(String, String)>
     let at = |name: &str| folder.path().join(name).display().to_string();
     let home = person.home().display().to_string();
     let (parent, except) = match way {
-        Way::BehindProxy => ("http://me:secret@proxy.example:3128", "api.example:80"),
-        Way::EveryPort | Way::NamedPorts => ("", ""),
+        Way::BehindProxy => ("http://me:secret@proxy.example:3128", "api.example:8443"),
+        Way::BehindTlsProxy => ("https://me:p%40ss%2f@proxy.example:3129", ""),
+        Way::BehindSocks => ("socks5h://me:p%40ss%2F@proxy.example:1080", ""),
+        Way::EveryPort | Way::NamedPorts | Way::OwnFiles => ("", ""),
     };
-    let roots = if way == Way::BehindProxy { "corporate.pem" } else { "ca.pem" };
+    let corporate = matches!(way, Way::BehindProxy | Way::BehindTlsProxy);
+    let roots = if corporate { "corporate.pem" } else { "ca.pem" };
     [
         ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
         ("HOME", home),
@@ -327,6 +339,18 @@ fn within(network: &str, folder: &Folder) -> Command {
     command.args(["unshare", "--mount", "--propagation", "private", "sh", "-c"]);
     let names = "mount --bind \"$1/hosts\" /etc/hosts && \
                  mount --bind \"$1/resolv.conf\" /etc/resolv.conf && shift && exec \"$@\"";
+    command.arg(names).arg("sh").arg(folder.path());
+    command
+}
+
+/// The same where the names are in files that can be replaced.
+fn within_own_files(network: &str, folder: &Folder) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{network}"));
+    command.args(["unshare", "--mount", "--propagation", "private", "sh", "-c"]);
+    let names = "cp -a /etc \"$1/etc\" && rm \"$1/etc/hosts\" \"$1/etc/resolv.conf\" && \
+                 cp \"$1/hosts\" \"$1/resolv.conf\" \"$1/etc\" && \
+                 mount --bind \"$1/etc\" /etc && shift && exec \"$@\"";
     command.arg(names).arg("sh").arg(folder.path());
     command
 }

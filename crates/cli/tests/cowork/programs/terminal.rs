@@ -11,6 +11,8 @@ for_everyone!(
     job_control,
     control_c_interrupts_the_command_alone,
     settings_are_restored,
+    late_answers_of_a_terminal_reach_nobody,
+    where_nothing_was_asked_nobody_waits,
     vim_on_a_screen,
     less_on_a_screen,
     output_alone_can_be_a_terminal,
@@ -21,6 +23,7 @@ for_everyone!(
     control_z_without_a_shell_is_ignored,
     in_the_background_of_a_shell,
     a_terminal_that_goes_away,
+    what_cannot_be_brought_back_is_said_at_once,
 );
 
 /// Bash as a person has it, without the decorations that would have to be read around.
@@ -161,6 +164,68 @@ fn settings_are_restored(person: Person) {
     );
 }
 
+/// A terminal types its answers like a person; the one to a command that has ended would be read by
+/// the shell.
+fn late_answers_of_a_terminal_reach_nobody(person: Person) {
+    let work = Folder::new(person, "work");
+    let made = crate::support::run(person, work.path(), &["new"]);
+    let id = made.text().trim().to_owned();
+    let inside = r"sleep 0.3; printf '\033[6nasked'";
+    let slowly = format!("sleep 1; {inside}");
+    let begun = ["exec", "--detach", &id, "--", "sh", "-c", &slowly];
+    let shell = format!("{inside}; exit\r");
+    let ways: [&[&str]; 5] = [
+        &["run", "--no-daemon", "--", "sh", "-c", inside],
+        &["run", "--", "sh", "-c", inside],
+        &["exec", &id, "--", "sh", "-c", inside],
+        &["attach", &id],
+        &["shell", &id],
+    ];
+    for words in ways {
+        if let ["attach", ..] = words {
+            let begun = crate::support::run(person, work.path(), &begun);
+            assert_eq!(begun.code, 0, "{}", begun.err);
+        }
+        let mut tty = Tty::start(person, work.path(), words);
+        let before = tty.settings();
+        if let ["shell", ..] = words {
+            tty.see("$ ");
+            tty.press(&shell);
+        }
+        tty.see("\u{1b}[6nasked");
+        // As long as the way there and back takes.
+        tty.see("\u{1b}[c");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        tty.press("\u{1b}[7;31R\u{1b}[?62;22c");
+        assert_eq!(tty.end(), 0, "{words:?}: {}", tty.seen());
+        assert_eq!(tty.settings(), before, "{words:?}");
+        assert_eq!(tty.left_over(), "", "{words:?}");
+    }
+    // Where the input is no terminal the answer would come all the same.
+    let script = r"echo x | $COWORK run -- printf '\033[6nasked'";
+    let mut tty = in_a_shell(person, &work, script);
+    tty.see("\u{1b}[c");
+    tty.press("\u{1b}[7;31R\u{1b}[?62;22c");
+    assert_eq!(tty.end(), 0, "{}", tty.seen());
+    assert_eq!(tty.left_over(), "");
+    // A terminal that does not say what it is is waited for a moment.
+    let mut tty = Tty::start(person, work.path(), &["run", "--", "printf", r"\033[6nasked"]);
+    tty.see("\u{1b}[c");
+    tty.press("\u{1b}[7;31R");
+    assert_eq!(tty.end(), 0, "{}", tty.seen());
+    assert_eq!(tty.left_over(), "");
+    let gone = crate::support::run(person, work.path(), &["rm", &id]);
+    assert_eq!(gone.code, 0, "{}", gone.err);
+}
+
+fn where_nothing_was_asked_nobody_waits(person: Person) {
+    let work = Folder::new(person, "work");
+    let colours = r"\033[1;31mred\033[0m\n";
+    let mut tty = Tty::start(person, work.path(), &["run", "--", "printf", colours]);
+    assert_eq!(tty.end(), 0, "{}", tty.seen());
+    assert_eq!(tty.seen(), "\u{1b}[1;31mred\u{1b}[0m\r\n");
+}
+
 fn vim_on_a_screen(person: Person) {
     need("vim", "vim");
     let work = Folder::new(person, "work");
@@ -291,4 +356,49 @@ fn in_a_shell(person: Person, work: &Folder, script: &str) -> Tty {
     let cowork = cowork_testbed::programs().join("cowork");
     let script = script.replace("$COWORK", &cowork.display().to_string());
     Tty::start_program(person, work.path(), &["/bin/bash", "-c", &script].map(AsRef::as_ref))
+}
+
+fn what_cannot_be_brought_back_is_said_at_once(person: Person) {
+    let work = Folder::new(person, "work");
+    let beside = Folder::new(person, "beside");
+    let policy = beside.write("policy.toml", "[files]\ncaps = { file = \"64K\" }\n");
+    let policy = policy.to_str().expect("test folders are text");
+    work.write("large", "x".repeat(100_000));
+    work.write("small", "small\n");
+    let grant = format!("{}=work", work.path().display());
+    let options = ["run", "--policy", policy, "--grant", &grant, "--", "sh", "-c"];
+    let run = |line| Tty::start(person, work.path(), &[&options[..], &[line]].concat());
+    let line = "cd mnt/work; echo changed > large; echo changed > small; echo new > new";
+    let mut tty = run(line);
+    assert_eq!(tty.end(), 0, "{}", tty.seen());
+    let said = tty.seen().split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "3 files changed; 1 of them cannot be brought back: it was too large to be \
+                    kept; see `cowork changes ";
+    assert!(said.contains(expected) && said.contains("take the others back with"), "{said}");
+    // What can be brought back is promised as before.
+    let line = "echo again > mnt/work/small";
+    let mut tty = run(line);
+    assert_eq!(tty.end(), 0, "{}", tty.seen());
+    let said = tty.seen().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("1 file changed; see `cowork changes "), "{said}");
+    assert!(said.contains("take them back with"), "{said}");
+    // In a session that stays it is said after each command that lost something, and no other.
+    work.write("large", "x".repeat(100_000));
+    let run_here = |arguments: &[&str]| crate::support::run(person, work.path(), arguments);
+    let made = run_here(&["new", "--policy", policy, "--grant", &grant]);
+    let id = made.text().trim().to_owned();
+    let exec = |line| {
+        let words = ["exec", &id, "--", "sh", "-c", line];
+        let mut tty = Tty::start(person, work.path(), &words);
+        assert_eq!(tty.end(), 0, "{}", tty.seen());
+        tty.seen().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = exec("cd mnt/work; echo changed > large; echo changed > small");
+    let expected = "1 of 2 changes cannot be taken back: it was too large to be kept; see `cowork \
+                    changes ";
+    assert!(said.contains(expected), "{said}");
+    let said = exec("cd mnt/work; echo again > large; echo again > small");
+    assert!(!said.contains("taken back"), "{said}");
+    let gone = run_here(&["rm", &id]);
+    assert_eq!(gone.code, 0, "{}", gone.err);
 }

@@ -5,7 +5,7 @@ use cowork_testbed::{Person, programs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::pty::OpenptFlags;
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{OptionalActions, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -116,6 +116,22 @@ impl Tty {
             let length = rustix::io::read(self.screen(), &mut bytes).unwrap_or(0);
             self.seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
         }
+    }
+
+    /// What the next program would read that is on this terminal.
+    pub(crate) fn left_over(&self) -> String {
+        let line = self.line.as_ref().expect("somebody is there");
+        let mut settings = tcgetattr(line).expect("the terminal is ours");
+        settings.make_raw();
+        tcsetattr(line, OptionalActions::Now, &settings).expect("the terminal is ours");
+        let mut left = String::new();
+        let now = Timespec::default();
+        while poll(&mut [PollFd::new(line, PollFlags::IN)], Some(&now)).expect("it is ours") > 0 {
+            let mut bytes = [0; 4096];
+            let length = rustix::io::read(line, &mut bytes).expect("the terminal is ours");
+            left.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+        left
     }
 
     /// Makes the window another size; the kernel tells whoever runs in it.

@@ -269,6 +269,20 @@ fn commands_start_where_they_are_told(person: Person) {
         let arguments = ["run", "--id", "tidy-noether", "--cd", &folder, "--", "/bin/pwd"];
         assert_eq!(run(person, work.path(), &arguments).good(), expected);
     }
+    let below = work.path().join("sub");
+    let grant = work.path().to_str().expect("test folders are text");
+    for more in [&[][..], &["--no-daemon"]] {
+        let here = ["run", "--id", "tidy-noether", "--grant", grant, "--here"];
+        let said = run(person, &below, &[&here, more, &["--", "/bin/pwd"]].concat());
+        assert_eq!(said.good(), format!("{home}/mnt/{name}/sub\n"));
+        let said = run(person, Path::new("/"), &[&here, more, &["--", "/bin/pwd"]].concat());
+        assert_eq!(said.code, 125, "{}", said.err);
+        assert_eq!(
+            said.err,
+            "cowork: the session does not see the current folder\n  hint: grant it, or leave \
+             `--here` out\n"
+        );
+    }
 }
 
 fn debuggers_must_be_asked_for(person: Person) {

@@ -11,6 +11,7 @@ for_everyone!(
     a_conflict_is_shown_with_both_versions,
     what_a_session_that_is_gone_did_is_taken_back,
     protected_names_are_refused_by_rule,
+    refused_types_are_said_with_a_grant,
     a_policy_says_what_may_be_changed,
     staged_changes_are_applied_or_discarded,
     without_the_daemon_rules_hold_and_nothing_is_recorded,
@@ -71,14 +72,40 @@ fn a_conflict_is_shown_with_both_versions(person: Person) {
     desk.work.write("file", "mine\n");
     let refused = desk.say(&["undo", id]);
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.text().contains("CHANGED SINCE"), "{refused:?}");
-    assert!(refused.text().contains(&format!("{}/file", desk.path())), "{refused:?}");
     assert!(refused.err.contains("--ours"), "{refused:?}");
+    let shown = refused.text();
+    both_versions(&desk, shown);
+    let tried = desk.say(&["undo", "--dry-run", id]);
+    assert_eq!(tried.code, 1, "{tried:?}");
+    both_versions(&desk, tried.text());
     assert_eq!(desk.work.read("file").as_deref(), Some("mine\n"));
     assert_eq!(desk.say(&["undo", "--theirs", id]).code, 0);
     assert_eq!(desk.work.read("file").as_deref(), Some("before\n"));
     assert_eq!(desk.say(&["redo", id]).code, 0);
     assert_eq!(desk.work.read("file").as_deref(), Some("mine\n"));
+    let kept = desk.good(&["undo", "--both", id]);
+    assert!(kept.contains("kept as `file.yours-1`"), "{kept}");
+    assert_eq!(desk.work.read("file").as_deref(), Some("before\n"));
+    assert_eq!(desk.work.read("file.yours-1").as_deref(), Some("mine\n"));
+}
+
+/// What is shown of a file that said `before`, and now says `mine`.
+#[track_caller]
+fn both_versions(desk: &Desk, shown: &str) {
+    let path = format!("{}/file", desk.path());
+    let row = shown.lines().find(|line| line.starts_with(&path) && !line.ends_with("(+)"));
+    let row = row.unwrap_or_else(|| panic!("{shown}"));
+    let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    let [_, now, before, outcome] = cells.as_slice() else { panic!("{row}") };
+    assert!(now.starts_with("file, 5 B, changed "), "{row}");
+    assert!(before.starts_with("file, 7 B, changed "), "{row}");
+    assert_eq!(*outcome, "nothing is done");
+    let head = shown.lines().find(|line| line.starts_with("CHANGED SINCE")).expect("a head");
+    let columns: Vec<&str> =
+        head.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(columns, ["CHANGED SINCE", "NOW", "BEFORE", "OUTCOME"]);
+    assert!(shown.contains(&format!("{path}: before (-) and now (+)\n")), "{shown}");
+    assert!(shown.contains("\n-before\n+mine\n"), "{shown}");
 }
 
 fn what_a_session_that_is_gone_did_is_taken_back(person: Person) {
@@ -115,6 +142,30 @@ fn protected_names_are_refused_by_rule(person: Person) {
     let refused = desk.say(&["protect", "remove", id, "ci/**"]);
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("you made no rule for `ci/**` here"), "{}", refused.err);
+}
+
+fn refused_types_are_said_with_a_grant(person: Person) {
+    let desk = Desk::new(person);
+    let id = &id("types", person);
+    let wrong = desk.say(&["new", "--block", "a/b"]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.err.contains("`a/b` is no ending of names"), "{}", wrong.err);
+    desk.make(id, &["--block", ".Zip", "--unblock", "jar"]);
+    desk.work.write("other/kept", "kept\n");
+    let other = desk.work.path().join("other").display().to_string();
+    let made = |at: &str| {
+        let script = format!("cd mnt/{at} && for i in zip jar exe; do echo x > a.$i; done; ls");
+        let listed = desk.sh(id, &script);
+        listed.text().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(made("work"), ["a.jar", "other"]);
+    desk.good(&["grant", id, &format!("{other}:rw=other"), "--unblock", "exe"]);
+    // What was said for the session holds there too.
+    assert_eq!(made("other"), ["a.exe", "a.jar", "kept"]);
+    // The same folder, by other rules from now on.
+    desk.good(&["grant", id, &format!("{other}:rw=other"), "--block", "jar"]);
+    desk.sh(id, "cd mnt/other && rm *").good();
+    assert_eq!(made("other"), [""; 0]);
 }
 
 fn a_policy_says_what_may_be_changed(person: Person) {

@@ -33,6 +33,8 @@ fn the_code_is_the_commands(person: Person) {
     let elsewhere = desk.say(&["exec", "--cd", "/nowhere", id, "--", "true"]);
     assert_eq!(elsewhere.code, 125, "{}", elsewhere.err);
     assert!(elsewhere.err.contains("/nowhere") && elsewhere.err.contains("  hint: "));
+    let here = desk.say(&["exec", "--here", id, "--", "pwd"]);
+    assert_eq!(here.good(), format!("/sessions/{id}/mnt/work\n"));
     desk.refused(
         &["exec", id, "true"],
         125,

@@ -205,4 +205,20 @@ fn usage_is_measured(person: Person) {
         history.as_array().is_some_and(|all| all.iter().any(disk))
     });
     assert!(desk.good(&["usage"]).contains(id.as_str()));
+    // One command, while it runs and afterwards.
+    let number =
+        desk.start(id, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exec sleep 1000");
+    let of = || desk.json(&["usage", "--json", id, &number]);
+    until("it sleeps", || of()["listed"][0]["name"] == "sleep");
+    let now = of();
+    assert!(now["processes"] == 1 && now["cpu_us"].as_u64() > Some(0), "{now}");
+    let table = desk.good(&["usage", id, &number]);
+    let row = table.lines().nth(1).expect("it has a row");
+    assert!(table.starts_with("COMMAND ") && row.starts_with(&number), "{table}");
+    desk.good(&["cancel", id, &number]);
+    let then = of();
+    assert!(then["processes"] == 0 && then["cpu_us"].as_u64() > Some(0), "{then}");
+    let missing =
+        format!("cowork: session `{id}` has no command 99\n  hint: see `cowork status`\n");
+    desk.refused(&["usage", id, "99"], 1, &missing);
 }

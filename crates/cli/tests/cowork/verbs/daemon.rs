@@ -1,14 +1,17 @@
 //! `daemon`: it starts by itself, is alone, and leaves nothing that runs.
 
-use super::{Desk, asleep};
-use crate::support::{Process, for_everyone, processes_of, until};
+use super::{Desk, asleep, is_there};
+use crate::support::{Process, for_everyone, processes_of, send, until};
 use cowork_testbed::{Person, programs};
+use rustix::process::Signal;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 for_everyone!(
     it_stops_with_everything_it_runs,
     it_leaves_when_nobody_needs_it,
     a_second_one_is_refused,
+    it_runs_in_the_foreground_until_it_is_interrupted,
 );
 
 /// The daemons that run for a desk.
@@ -71,4 +74,28 @@ fn a_second_one_is_refused(person: Person) {
     let after: BTreeSet<Process> = running(&desk).into_iter().collect();
     assert_eq!(before, after);
     assert_eq!(desk.sh("alone", "echo on").good(), "on\n", "the first one goes on");
+}
+
+fn it_runs_in_the_foreground_until_it_is_interrupted(person: Person) {
+    let desk = Desk::apart(person);
+    // It stays, though nobody needs it.
+    let mut daemon = desk.spawn(&["daemon"]);
+    until("it serves", || is_there(desk.daemon().join("run/api.sock")));
+    let serving = running(&desk);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(daemon.0.try_wait().expect("it is our child").is_none(), "it stays");
+    desk.make("beside-it", &[]);
+    assert_eq!(desk.sh("beside-it", "echo served").good(), "served\n");
+    desk.start("beside-it", "touch mnt/work/on; exec sleep 1000");
+    until("it runs", || desk.work.read("on").is_some());
+    let command = asleep(&desk, "1000");
+    assert!(serving.iter().all(Process::exists), "it is the one that was started");
+    send(&daemon.0, Signal::INT);
+    until("it ends", || daemon.0.try_wait().expect("it is our child").is_some());
+    assert_eq!(daemon.0.wait().expect("it is our child").code(), Some(0));
+    until("the one that served has left", || !serving[0].exists());
+    // What runs goes on, and the next daemon has it.
+    assert!(command.iter().all(Process::exists) && !command.is_empty());
+    assert_eq!(desk.state("beside-it"), "running");
+    assert_eq!(desk.sh("beside-it", "echo again").good(), "again\n");
 }

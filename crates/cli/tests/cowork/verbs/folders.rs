@@ -1,9 +1,11 @@
 //! `grant`, `revoke`, `requests`, `decide`: folders that come and go while a session runs.
 
 use super::{Desk, asleep, id, text};
-use crate::support::{for_everyone, until};
+use crate::support::{Ran, for_everyone, until};
 use cowork_testbed::{Folder, Person, SECRET};
 use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
 
 for_everyone!(
     a_folder_appears_while_the_session_runs,
@@ -12,6 +14,9 @@ for_everyone!(
     a_folder_that_is_asked_for_is_given,
     no_is_an_answer,
     a_folder_is_granted_for_a_time,
+    a_session_reads_its_skills,
+    skills_in_a_sensitive_place_have_to_be_meant,
+    what_is_mounted_in_a_folder_is_told,
 );
 
 fn show(folder: &Folder) -> &str {
@@ -158,7 +163,8 @@ fn a_folder_that_is_asked_for_is_given(person: Person) {
     let number = ask(&desk, id, "last year's invoices");
     let request = &waiting(&desk, id);
     let table = desk.good(&["requests", id]);
-    for part in [id.as_str(), "pending", "ro", "last year's invoices", "to test"] {
+    let by = format!("command {number}: \"python3\" (");
+    for part in [id.as_str(), &by, "pending", "ro", "last year's invoices", "to test"] {
         assert!(table.contains(part), "{part} in {table}");
     }
     desk.refused(
@@ -222,4 +228,132 @@ fn a_folder_is_granted_for_a_time(person: Person) {
     until("it has ended", || !desk.good(&["status", id]).contains("mnt/data"));
     let refused = desk.say(&["grant", id, &grant, "--for", "99999d"]);
     assert!(refused.err.contains("a folder is not granted for `99999d`"), "{}", refused.err);
+}
+
+/// What is done to find skills and to try to change them.
+const READ_SKILLS: &str = "cat \"$COWORK_SKILLS/sums/SKILL.md\"; echo > mnt/skills/new || echo ro";
+
+fn a_session_reads_its_skills(person: Person) {
+    let desk = Desk::new(person);
+    let skills = Folder::new(person, "skills");
+    skills.write("sums/SKILL.md", "# Sums\n");
+    let path = show(&skills).to_owned();
+    let id = &id("skilled", person);
+    desk.make(id, &["--skills", &path]);
+    let seen = |ran: &Ran| {
+        assert_eq!((ran.code, ran.text()), (0, "# Sums\nro\n"), "{}", ran.err);
+        assert!(ran.err.contains("Read-only file system"), "{}", ran.err);
+    };
+    seen(&desk.sh(id, READ_SKILLS));
+    assert_eq!(skills.read("new"), None);
+    assert!(desk.sh(id, "cat COWORK.md").good().contains("/mnt/skills`"));
+    // It is told where they are, on both sides, and files can be taken from there.
+    assert!(desk.good(&["status", id]).contains(&format!("skills      {path}\n")));
+    assert_eq!(text(&desk.json(&["status", "--json", id])["skills"]), path);
+    let inside = format!("/sessions/{id}/mnt/skills/sums");
+    assert_eq!(desk.good(&["path", id, &format!("{path}/sums")]), format!("{inside}\n"));
+    assert_eq!(desk.good(&["cp", &format!("{id}:skills/sums/SKILL.md"), "-"]), "# Sums\n");
+    let written = desk.say(&["cp", &format!("{path}/sums/SKILL.md"), &format!("{id}:skills/new")]);
+    assert_eq!((written.code, written.text()), (1, ""), "{}", written.err);
+    assert_eq!(skills.read("new"), None);
+    // They are as much part of it as its home.
+    desk.good(&["stop", id]);
+    desk.good(&["start", id]);
+    seen(&desk.sh(id, READ_SKILLS));
+    let created = desk.json(&["audit", "--json", "--type", "session.created", id]);
+    assert_eq!(created[0]["data"]["skills"]["path"], path.as_str(), "{created}");
+    assert_eq!(created[0]["data"]["skills"]["sensitive"], Value::Null, "{created}");
+    // Another folder in its place is not shown.
+    desk.good(&["stop", id]);
+    let before = skills.path().with_extension("before");
+    std::fs::rename(skills.path(), &before).expect("tests run as root");
+    std::fs::create_dir(skills.path()).expect("tests run as root");
+    let started = desk.say(&["start", id]);
+    std::fs::remove_dir(skills.path()).expect("it is empty");
+    std::fs::rename(&before, skills.path()).expect("tests run as root");
+    assert_eq!((started.code, started.text()), (1, ""), "{}", started.err);
+    desk.good(&["start", id]);
+    seen(&desk.sh(id, READ_SKILLS));
+
+    // Only for one command, with and without a daemon.
+    for more in [&[][..], &["--no-daemon"]] {
+        let run = ["run", "--no-grants", "--skills", &path];
+        let run = [&run, more, &["--", "sh", "-c", READ_SKILLS]].concat();
+        seen(&desk.say(&run));
+    }
+}
+
+fn skills_in_a_sensitive_place_have_to_be_meant(person: Person) {
+    let desk = Desk::apart(person);
+    let secret = person.home().join(".ssh");
+    let secret = secret.to_str().expect("it is text");
+    for line in [
+        &["new", "--skills", secret][..],
+        &["run", "--no-grants", "--skills", secret, "--", "true"],
+        &["run", "--no-grants", "--no-daemon", "--skills", secret, "--", "true"],
+        &["init", "--skills", secret],
+    ] {
+        let refused = desk.say(line);
+        assert_ne!(refused.code, 0, "{line:?}");
+        assert!(refused.err.contains("SSH keys") && refused.err.contains("--force"), "{line:?}");
+    }
+    assert!(desk.ids().is_empty());
+    let home = Folder::new(person, "someone");
+    let mut init = desk.command(&["init", "--skills", secret, "--force"]);
+    init.env("HOME", home.path());
+    let made = crate::support::finish(init, Vec::new());
+    assert!(made.done().starts_with("default  ready\n"), "{}", made.err);
+    assert_eq!(desk.good(&["exec", "cat mnt/skills/id_secret"]), SECRET);
+    let created = desk.json(&["audit", "--json", "--type", "session.created", "default"]);
+    let why = text(&created[0]["data"]["skills"]["sensitive"]);
+    assert!(why.contains("SSH keys"), "{created}");
+    desk.good(&["delete"]);
+}
+
+/// A file system that is mounted somewhere, as long as this is there.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(at: PathBuf) -> Self {
+        std::fs::create_dir(&at).expect("the folder is ours");
+        let options = ["-t", "tmpfs", "-o", "size=1m,mode=755", "none"];
+        let done = Command::new("mount").args(options).arg(&at).status();
+        assert!(done.expect("there is a mount").success());
+        std::fs::write(at.join("file"), "below").expect("it is ours");
+        Self(at)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("--lazy").arg(&self.0).status());
+    }
+}
+
+fn what_is_mounted_in_a_folder_is_told(person: Person) {
+    // A keeper that is there before the mount sees it only where the host shares its mounts.
+    let desk = Desk::apart(person);
+    let folder = Folder::new(person, "outer");
+    let mounted = Mounted::new(folder.path().join("below"));
+    let id = &id("mounted", person);
+    desk.make(id, &[]);
+    let given = format!("{}:ro=outer", folder.path().display());
+    let granted = desk.say(&["grant", id, &given]);
+    let told = format!("`{}` is mounted inside the granted folder", mounted.0.display());
+    assert!(granted.code == 0 && granted.err.contains(&told), "{}", granted.err);
+    assert_eq!(desk.sh(id, "cat mnt/outer/below/file").good(), "below");
+    let shown = desk.json(&["status", "--json", id]);
+    let grants = shown["grants"].as_array().expect("there are some");
+    let outer = grants.iter().find(|grant| grant["name"] == "outer").expect("it is granted");
+    let path = mounted.0.to_str().expect("it is text");
+    assert_eq!(outer["submounts"], serde_json::json!([path]));
+    // Also where it is granted from the beginning, to a session and to a single command.
+    let ran = desk.say(&["run", "--grant", &given, "--", "cat", "mnt/outer/below/file"]);
+    let told = format!("`{}` is mounted inside", mounted.0.display());
+    assert!(ran.err.contains(&told), "{}", ran.err);
+    assert_eq!((ran.code, ran.text()), (0, "below"));
+    // A folder without any is granted without a word about it.
+    let plain = Folder::new(person, "plain");
+    let granted = desk.say(&["grant", id, &format!("{}:ro=plain", plain.path().display())]);
+    assert!(granted.code == 0 && !granted.err.contains("mounted"), "{}", granted.err);
 }

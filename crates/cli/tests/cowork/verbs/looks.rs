@@ -2,21 +2,40 @@
 
 use super::{Desk, id};
 use crate::programs::tty::Tty;
-use crate::support::{for_everyone, until};
-use cowork_testbed::{Person, programs};
+use crate::support::{Process, for_everyone, until};
+use cowork_testbed::{Folder, Person, programs};
+use rustix::process::Signal;
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
 
 for_everyone!(
     colours_are_for_terminals,
     who_waits_longer_than_a_second_is_told,
+    who_waits_for_an_answer_is_told,
+    who_waits_for_a_keeper_of_ones_own_is_told,
     protection_is_named,
     whether_a_process_runs_is_answered,
 );
 
 /// What `cowork` shows on a terminal, with variables.
 fn on_terminal(desk: &Desk, variables: &[&str], arguments: &[&str]) -> String {
-    let program = programs().join("cowork");
+    shown_by(desk, programs(), variables, arguments)
+}
+
+/// The same, of the programs in a folder.
+fn shown_by(desk: &Desk, folder: &Path, variables: &[&str], arguments: &[&str]) -> String {
+    let program = folder.join("cowork");
+    let apart = desk.apart.as_ref().map_or_else(Vec::new, |folder| {
+        let at = |name| folder.path().join(name).display().to_string();
+        vec![
+            format!("COWORK_RUNTIME_DIR={}", at("run")),
+            format!("COWORK_STATE_DIR={}", at("state")),
+        ]
+    });
     let words = variables.iter().map(OsStr::new).chain([program.as_os_str()]);
+    let words = apart.iter().map(OsStr::new).chain(words);
     let words = [OsStr::new("/usr/bin/env")].into_iter().chain(words);
     let words: Vec<&OsStr> = words.chain(arguments.iter().map(OsStr::new)).collect();
     let mut tty = Tty::start_program(desk.person, desk.work.path(), &words);
@@ -64,6 +83,64 @@ fn who_waits_longer_than_a_second_is_told(person: Person) {
     assert!(!seen.contains("ending processes"), "{seen:?}");
     let stubborn = started("trap '' TERM; echo here; while :; do sleep 0.1; done");
     assert_eq!(desk.good(&["cancel", id, &stubborn, "--grace", "1500ms"]), "");
+}
+
+fn who_waits_for_an_answer_is_told(person: Person) {
+    let desk = Desk::apart(person);
+    let id = &id("waiting", person);
+    desk.make(id, &[]);
+    assert_eq!(desk.sh(id, "echo new > mnt/work/new").code, 0);
+    let number = desk.start(id, "sleep 1000");
+    let keeper = desk.json(&["status", "--json"])["keeper"].as_u64();
+    let keeper = u32::try_from(keeper.expect("it runs")).expect("it is small");
+    let keeper = Process::look(keeper).expect("it runs");
+    let rows = [
+        (&["changes", id][..], "reading the changes"),
+        (&["diff", id], "comparing files"),
+        (&["history"], "reading the history"),
+        (&["usage"], "measuring"),
+        (&["usage", id], "measuring"),
+        (&["usage", id, &number], "measuring"),
+        (&["status", id], "looking at the session"),
+        (&["status", id, "--process", "sleep"], "looking at the session"),
+    ];
+    for (arguments, what) in rows {
+        // The keeper answers late.
+        keeper.signal(Signal::STOP);
+        let seen = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(1500));
+                keeper.signal(Signal::CONT);
+            });
+            let seen = on_terminal(&desk, &[], arguments);
+            answer.join().expect("it goes on");
+            seen
+        });
+        assert!(seen.contains(&format!("\r{what}: 1s")), "{arguments:?}: {seen:?}");
+        assert!(seen.contains("\r\u{1b}[K"), "{arguments:?}: {seen:?}");
+    }
+}
+
+fn who_waits_for_a_keeper_of_ones_own_is_told(person: Person) {
+    let desk = Desk::new(person);
+    // The same programs, of which the keeper takes its time before it begins.
+    let slow = Folder::new(person, "slow");
+    for name in ["cowork", "coworkd", "cowork-init"] {
+        let copied = std::fs::copy(programs().join(name), slow.path().join(name));
+        copied.expect("there is room");
+    }
+    let keeper = programs().join("cowork-keeper");
+    let script = format!("#!/bin/sh\nsleep 1.5\nexec {} \"$@\"\n", keeper.display());
+    let keeper = slow.write("cowork-keeper", &script);
+    std::fs::set_permissions(keeper, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    for (arguments, what) in [
+        (&["doctor"][..], "looking at the host"),
+        (&["explain", "--grant", desk.path()], "making a session to look at"),
+    ] {
+        let seen = shown_by(&desk, slow.path(), &[], arguments);
+        assert!(seen.contains(&format!("\r{what}: 1s")), "{arguments:?}: {seen:?}");
+        assert!(seen.contains("\r\u{1b}[K"), "{arguments:?}: {seen:?}");
+    }
 }
 
 fn protection_is_named(person: Person) {

@@ -20,6 +20,7 @@ mod record;
 mod rules;
 mod secrets;
 mod sessions;
+mod terminals;
 mod transfer;
 
 use crate::support::{Process, Ran, cowork, finish, inside, until};

@@ -38,6 +38,14 @@ fn a_direct_folder_in_a_recorded_one_is_native(person: Person) {
     desk.work.write("up/deps/old", "old\n");
     desk.work.write("src/a", "a\n");
     desk.make(id, &["--guard", "off", "--direct", "deps", "--direct", "up/deps"]);
+    // That cannot be changed later, and nothing is dropped in silence.
+    let again = format!("{}:rw=work", desk.path());
+    let same = desk.say(&["grant", id, &again, "--direct", "deps"]);
+    assert_eq!(same.code, 0, "{}", same.err);
+    let refused = desk.say(&["grant", id, &again, "--direct", "deps", "--direct", "src"]);
+    assert_eq!((refused.code, refused.text()), (1, ""), "{}", refused.err);
+    assert!(refused.err.contains("is granted already, without `--direct src`"), "{}", refused.err);
+    assert!(refused.err.contains(&format!("`cowork revoke {id} work` first")), "{}", refused.err);
     let script = "cd mnt/work; for place in deps up/deps src up; do echo new > $place/new; done; \
                   echo changed > deps/old; echo changed > src/a";
     desk.sh(id, script).good();
@@ -162,6 +170,12 @@ fn what_is_too_large_to_be_kept_is_asked_about_first(person: Person) {
     assert_eq!(desk.work.read("large").as_deref(), Some("changed\n"));
     let said = desk.good(&["changes", id]);
     assert!(said.contains("cannot be undone"), "{said}");
+    // The audit says it by itself.
+    let mut recorded = Value::Null;
+    until("it is in the audit", || {
+        recorded = desk.json(&["audit", "--json", id, "--type", "files.changed"]);
+        recorded.to_string().contains("it was too large to be kept")
+    });
     assert!(said.contains("it was too large to be kept"), "{said}");
     // What is removed goes into the trash whole, if there is one, and is not asked about.
     desk.work.write("small", "small\n");

@@ -6,12 +6,14 @@ use cowork_testbed::Person;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 
 for_everyone!(
     every_act_is_recorded,
     records_are_exported,
     a_changed_record_is_found,
     a_removed_record_is_found,
+    tampering_that_stops_the_daemon_is_found,
     events_are_shown_as_they_happen,
 );
 
@@ -128,6 +130,80 @@ fn a_removed_record_is_found(person: Person) {
     let found = desk.say(&["audit", "verify"]);
     assert_eq!(found.code, 1, "{}", found.text());
     assert!(found.text().starts_with("NOT whole: "), "{}", found.text());
+}
+
+/// What the daemon was sure of is gone or another: it does not go on with that, and the record can
+/// still be verified and read, as it was found.
+fn tampering_that_stops_the_daemon_is_found(person: Person) {
+    let (desk, file) = recorded(person);
+    let name = file.file_name().and_then(|name| name.to_str()).expect("it is text");
+    let whole = std::fs::read_to_string(&file).expect("records are text");
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let (last, number) = (lines[lines.len() - 1], lines.len() as u64);
+    let before = lines[..lines.len() - 1].concat();
+    let cases = [
+        ("removed", Some(lines[..lines.len() - 2].concat()), number - 1, "are missing at the end"),
+        ("changed", Some(before.clone() + &last.replace("daemon", "demon")), number, "was changed"),
+        ("cut", Some(before.clone() + last.split_at(last.len() / 2).0), number, "unfinished"),
+        ("emptied", Some(String::new()), 1, "are missing at the end"),
+        ("gone", None, 1, "are missing at the end"),
+    ];
+    let owner = std::fs::metadata(&file).expect("it is there");
+    let write = |text: Option<&str>| match text {
+        Some(text) => {
+            std::fs::write(&file, text).expect("tests run as root");
+            let (user, group) = (owner.uid(), owner.gid());
+            std::os::unix::fs::chown(&file, Some(user), Some(group)).expect("tests run as root");
+        }
+        None => std::fs::remove_file(&file).expect("tests run as root"),
+    };
+    let verified = || desk.say(&["audit", "verify"]);
+    for (what, kept, record, sentence) in cases {
+        write(kept.as_deref());
+        for again in [false, true] {
+            let found = verified();
+            assert_eq!((found.code, found.err.as_str()), (1, ""), "{what}: {}", found.text());
+            assert!(found.text().starts_with("NOT whole: "), "{what}: {}", found.text());
+            let told = desk.say(&["audit", "verify", "--json"]);
+            assert_eq!((told.code, told.err.as_str()), (1, ""), "{what}: {}", told.text());
+            let told: Value = serde_json::from_str(told.text()).expect("it is a document");
+            assert_eq!(told["whole"], false, "{what}: {told}");
+            let problem = &told["problems"][0];
+            assert_eq!(problem["file"], name, "{what}: {told}");
+            assert_eq!(problem["record"], record, "{what}: {told}");
+            assert!(text(&problem["sentence"]).contains(sentence), "{what}: {told}");
+            assert!(found.text().contains(&format!("{name}:")), "{what}: {}", found.text());
+            assert!(found.text().contains(&record.to_string()), "{what}: {}", found.text());
+            assert_eq!(std::fs::read_to_string(&file).ok(), kept, "{what}");
+            if again {
+                continue;
+            }
+            // Asking for anything else says why there is no answer, and leaves all as it is.
+            let refused = desk.say(&["ls"]);
+            assert_eq!((refused.code, refused.text()), (125, ""), "{what}");
+            for part in ["tampered with", "`cowork audit verify`", name] {
+                assert!(refused.err.contains(part), "{what}: {}", refused.err);
+            }
+        }
+        if !["removed", "cut"].contains(&what) {
+            continue;
+        }
+        let exported = desk.say(&["audit", "export"]);
+        let kept = kept.as_deref().unwrap_or_default().split_inclusive('\n');
+        let kept: String = kept.filter(|line| line.ends_with('\n')).collect();
+        assert_eq!((exported.code, exported.text()), (0, kept.as_str()), "{what}");
+        assert!(exported.err.contains("the files of the audit themselves"), "{}", exported.err);
+        let listed = desk.say(&["audit", "--json", "--type", "command.ended", "tampered"]);
+        let listed: Value = serde_json::from_str(listed.text()).expect("it is a list");
+        let ended = kept.matches("\"command.ended\"").count();
+        assert_eq!(listed.as_array().map(Vec::len), Some(ended), "{what}: {listed}");
+    }
+    write(Some(&whole));
+    let found = verified();
+    assert_eq!((found.code, found.err.as_str()), (0, ""), "{}", found.text());
+    assert!(found.text().starts_with("whole: "), "{}", found.text());
+    desk.good(&["ls"]);
+    assert!(desk.good(&["audit", "verify"]).starts_with("whole: "));
 }
 
 fn events_are_shown_as_they_happen(person: Person) {

@@ -131,7 +131,7 @@ fn paths_are_translated_both_ways(person: Person) {
     desk.refused(
         &["path", "--inside", id, "/tmp/x"],
         1,
-        "cowork: `/tmp/x` is not on the host\n  hint: only granted folders, outputs, uploads and \
-         the home are\n",
+        "cowork: `/tmp/x` is not on the host\n  hint: only granted folders, outputs, uploads, \
+         skills and the home are\n",
     );
 }
