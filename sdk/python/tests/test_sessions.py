@@ -151,6 +151,7 @@ def test_folders_come_and_go_while_it_runs(session: Session, folder: Path) -> No
     session.run("echo more >> mnt/data/file", check=True)
     assert (folder / "file").read_text() == "textmore\n"
     assert [grant.name for grant in session.grants()] == ["data"]
+    assert session.granted("data") == session.grants()[0]
 
     holder = session.exec("exec 3< mnt/data/file; echo held; sleep 100")
     next(holder)
@@ -194,6 +195,8 @@ def test_what_it_uses_is_told_with_its_past(session: Session) -> None:
         (sleep,) = session.processes("sleep")
         assert session.processes(pid=sleep.pid) == session.processes(pid=sleep.inside) == [sleep]
         assert session.processes("slee") == []
+        alone = process.usage()
+        assert (alone.processes >= 1, alone.memory > 0, alone.wall_ms > 0) == (True, True, True)
     assert usage.processes >= 1
     assert usage.memory > 0
     until(session.usage_history, 30)

@@ -106,12 +106,14 @@ COVERED = {
     "Requests": "listRequests:list showRequest:get decide ask showAsked:asked",
     "Session": "createSession:create removeSession:end changeSession:set"
     " startCommand:exec listCommands:commands attach output"
-    " listGrants:grants addGrant:grant revokeGrant:revoke changeGrant:regrant translatePath:path"
+    " listGrants:grants showGrant:granted addGrant:grant revokeGrant:revoke changeGrant:regrant"
+    " translatePath:path"
     " pauseSession:pause resumeSession:resume cancelSession:cancel startSession:start"
     " stopSession:stop findProcesses:processes usage usageHistory:usage_history boundary"
     " applyChanges:apply discardChanges:discard listChanges:changes showDifferences:diff undo redo"
     " prepareAgent:prepare",
-    "Process": "showCommand:status cancelCommand:cancel pauseCommand:pause resumeCommand:resume"
+    "Process": "showCommand:status showCommandUsage:usage cancelCommand:cancel"
+    " pauseCommand:pause resumeCommand:resume"
     " resizeTerminal:resize signalCommand:signal writeInput:write",
     "Files": "listRoot:list readFile:read writeFile:write removeFile:remove watchFiles:watch",
     "Network": "showNetwork:show changeNetwork:change explainNetwork:explain networkHar:har"

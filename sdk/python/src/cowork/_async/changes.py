@@ -32,10 +32,17 @@ class AsyncChanged:
         self._path = f"/v1/sessions/{segment(id)}"
 
     async def changes(
-        self, path: types.PathName | None = None, *, set: int | None = None
+        self,
+        path: types.PathName | None = None,
+        *,
+        set: int | None = None,
+        command: int | None = None,
     ) -> types.Changes:
-        """What is not as it was: all, or below a path, or in one set. It can be iterated."""
-        query = {"path": _name(path), "set": set}
+        """What is not as it was: all, or below a path, in one set, or by one command.
+
+        It can be iterated.
+        """
+        query = {"path": _name(path), "set": set, "command": command}
         return await self.client.call(types.Changes, "GET", f"{self._path}/changes", query=query)
 
     async def diff(

@@ -126,7 +126,7 @@ class AsyncClient:
 
     async def rules(self) -> list[types.NamedRule]:
         """Rules for every session with a network."""
-        return decode(list[types.NamedRule], await self.call(list, "GET", "/v1/rules"))
+        return await self.every(types.NamedRule, "/v1/rules", {"limit": 1000})
 
     async def remove_rule(self, name: str) -> None:
         """Take away a rule for every session."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import types
-from .._json import decode, present
+from .._json import present
 from .._wire import segment
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class AsyncSecrets:
 
     async def list(self) -> SecretList:
         """Every secret, without its value."""
-        return decode(SecretList, await self._client.call(dict, "GET", "/v1/secrets"))
+        return await self._client.every(types.Secret, "/v1/secrets", {"limit": 1000})
 
     async def set(
         self,

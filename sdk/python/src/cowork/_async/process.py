@@ -251,6 +251,10 @@ class AsyncProcess:
         """The command as it is now."""
         return await self._client.call(types.Command, "GET", self._path)
 
+    async def usage(self) -> types.UsageOfCommand:
+        """What it uses now, or has used."""
+        return await self._client.call(types.UsageOfCommand, "GET", f"{self._path}/usage")
+
     async def detach(self) -> None:
         """Leave it running."""
         if self._wire is not None:

@@ -84,6 +84,7 @@ class AsyncSession(AsyncChanged):
         secrets: Iterable[str | types.OwnSecret] = (),
         home: types.PathName | None = None,
         outputs: types.PathName | None = None,
+        skills: types.PathName | None = None,
         workspace: str | None = None,
         writes: types.Writes | None = None,
         protect: Iterable[types.PlaceName] = (),
@@ -103,6 +104,7 @@ class AsyncSession(AsyncChanged):
         ``secrets`` are used without being known: kept ones by their names, or its own.
 
         ``workspace`` is a name at the top of its file system that leads to the first folder.
+        ``skills`` is a folder that it sees read-only as ``mnt/skills``.
         ``writes`` is what is allowed where changes are recorded, ``protect`` are rules about names
         there. ``view`` shows the host's files at their own paths, read-only but for what it names.
         With ``best_effort``, limits are good enough that the host can only approximate.
@@ -130,6 +132,7 @@ class AsyncSession(AsyncChanged):
             life=life,
             home=None if home is None else raw(types.host_path(home)),
             outputs=None if outputs is None else raw(types.host_path(outputs)),
+            skills=None if skills is None else {"path": raw(types.host_path(skills))},
             workspace=workspace,
             secrets=own or None,
             writes=None if writes is None else plain(writes),
@@ -302,6 +305,11 @@ class AsyncSession(AsyncChanged):
         found: list[Any] = await self.client.call(list, "GET", f"{self._path}/grants")
         return decode(list[types.GrantInfo], found)
 
+    async def granted(self, name: str) -> types.GrantInfo:
+        """One folder that it sees, by its name in the session."""
+        where = f"{self._path}/grants/{segment(name)}"
+        return await self.client.call(types.GrantInfo, "GET", where)
+
     async def grant(
         self,
         folder: Folder,
@@ -407,8 +415,8 @@ class AsyncSession(AsyncChanged):
 
     async def usage_history(self) -> list[types.Usage]:
         """What it used, the oldest first."""
-        found = await self.client.call(object, "GET", f"{self._path}/usage/history")
-        return decode(list[types.Usage], found)
+        where = f"{self._path}/usage/history"
+        return await self.client.every(types.Usage, where, {"limit": 1000})
 
     # Agents.
 

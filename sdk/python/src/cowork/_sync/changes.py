@@ -33,10 +33,17 @@ class Changed:
         self._path = f"/v1/sessions/{segment(id)}"
 
     def changes(
-        self, path: types.PathName | None = None, *, set: int | None = None
+        self,
+        path: types.PathName | None = None,
+        *,
+        set: int | None = None,
+        command: int | None = None,
     ) -> types.Changes:
-        """What is not as it was: all, or below a path, or in one set. It can be iterated."""
-        query = {"path": _name(path), "set": set}
+        """What is not as it was: all, or below a path, in one set, or by one command.
+
+        It can be iterated.
+        """
+        query = {"path": _name(path), "set": set, "command": command}
         return self.client.call(types.Changes, "GET", f"{self._path}/changes", query=query)
 
     def diff(

@@ -125,7 +125,7 @@ class Client:
 
     def rules(self) -> list[types.NamedRule]:
         """Rules for every session with a network."""
-        return decode(list[types.NamedRule], self.call(list, "GET", "/v1/rules"))
+        return self.every(types.NamedRule, "/v1/rules", {"limit": 1000})
 
     def remove_rule(self, name: str) -> None:
         """Take away a rule for every session."""

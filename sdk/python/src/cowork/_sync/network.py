@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import types
-from .._json import decode, present
+from .._json import present
 from .._wire import segment
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Secrets:
 
     def list(self) -> SecretList:
         """Every secret, without its value."""
-        return decode(SecretList, self._client.call(dict, "GET", "/v1/secrets"))
+        return self._client.every(types.Secret, "/v1/secrets", {"limit": 1000})
 
     def set(
         self,

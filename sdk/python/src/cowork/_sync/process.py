@@ -252,6 +252,10 @@ class Process:
         """The command as it is now."""
         return self._client.call(types.Command, "GET", self._path)
 
+    def usage(self) -> types.UsageOfCommand:
+        """What it uses now, or has used."""
+        return self._client.call(types.UsageOfCommand, "GET", f"{self._path}/usage")
+
     def detach(self) -> None:
         """Leave it running."""
         if self._wire is not None:

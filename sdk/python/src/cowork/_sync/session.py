@@ -85,6 +85,7 @@ class Session(Changed):
         secrets: Iterable[str | types.OwnSecret] = (),
         home: types.PathName | None = None,
         outputs: types.PathName | None = None,
+        skills: types.PathName | None = None,
         workspace: str | None = None,
         writes: types.Writes | None = None,
         protect: Iterable[types.PlaceName] = (),
@@ -104,6 +105,7 @@ class Session(Changed):
         ``secrets`` are used without being known: kept ones by their names, or its own.
 
         ``workspace`` is a name at the top of its file system that leads to the first folder.
+        ``skills`` is a folder that it sees read-only as ``mnt/skills``.
         ``writes`` is what is allowed where changes are recorded, ``protect`` are rules about names
         there. ``view`` shows the host's files at their own paths, read-only but for what it names.
         With ``best_effort``, limits are good enough that the host can only approximate.
@@ -131,6 +133,7 @@ class Session(Changed):
             life=life,
             home=None if home is None else raw(types.host_path(home)),
             outputs=None if outputs is None else raw(types.host_path(outputs)),
+            skills=None if skills is None else {"path": raw(types.host_path(skills))},
             workspace=workspace,
             secrets=own or None,
             writes=None if writes is None else plain(writes),
@@ -301,6 +304,11 @@ class Session(Changed):
         found: list[Any] = self.client.call(list, "GET", f"{self._path}/grants")
         return decode(list[types.GrantInfo], found)
 
+    def granted(self, name: str) -> types.GrantInfo:
+        """One folder that it sees, by its name in the session."""
+        where = f"{self._path}/grants/{segment(name)}"
+        return self.client.call(types.GrantInfo, "GET", where)
+
     def grant(
         self,
         folder: Folder,
@@ -406,8 +414,8 @@ class Session(Changed):
 
     def usage_history(self) -> list[types.Usage]:
         """What it used, the oldest first."""
-        found = self.client.call(object, "GET", f"{self._path}/usage/history")
-        return decode(list[types.Usage], found)
+        where = f"{self._path}/usage/history"
+        return self.client.every(types.Usage, where, {"limit": 1000})
 
     # Agents.
 

@@ -29,7 +29,16 @@ from .changes import (
     SessionHistory,
     SetKind,
 )
-from .commands import Command, CommandState, CommandUsage, Reason, StreamKind, Streams, Whom
+from .commands import (
+    Command,
+    CommandState,
+    CommandUsage,
+    Reason,
+    StreamKind,
+    Streams,
+    UsageOfCommand,
+    Whom,
+)
 from .daemon import Fact, Info
 from .files import FileChange, FileChangeKind, FileEntry
 from .folders import (
@@ -68,8 +77,8 @@ from .network import (
     TlsTreatment,
     Traffic,
 )
-from .records import AuditProblem, CloudEvent, Event, Record, Verified
-from .requests import Asked, Decision, RequestInfo, RequestState
+from .records import AuditProblem, CloudEvent, Event, Gap, Record, Verified
+from .requests import Asked, Asker, Decision, RequestInfo, RequestState
 from .results import Answer, Output, Result, StreamName
 from .sessions import (
     CommandBrief,
@@ -144,6 +153,7 @@ __all__ = [
     "Answer",
     "Approvals",
     "Asked",
+    "Asker",
     "AuditProblem",
     "Caps",
     "Change",
@@ -169,6 +179,7 @@ __all__ = [
     "FileChange",
     "FileChangeKind",
     "FileEntry",
+    "Gap",
     "Grant",
     "GrantInfo",
     "Guards",
@@ -253,6 +264,7 @@ __all__ = [
     "Traffic",
     "Translated",
     "Usage",
+    "UsageOfCommand",
     "Verified",
     "View",
     "Whom",

@@ -173,11 +173,12 @@ are others.
 """
 
 
-MarkKind = Literal["not-undoable", "runs-here", "protected", "conflict"]
+MarkKind = Literal["not-undoable", "runs-here", "protected", "conflict", "refused-type"]
 """What a mark is about.
 
 ``not-undoable``: it cannot be undone. ``runs-here``: the host may execute it. ``protected``:
-its name is protected. ``conflict``: the user has changed it since.
+its name is protected. ``conflict``: the user has changed it since. ``refused-type``: it is of
+a type that is refused, which was not seen before it was written.
 """
 
 

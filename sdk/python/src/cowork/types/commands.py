@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-__all__ = ["Command", "CommandState", "CommandUsage", "Reason", "StreamKind", "Streams", "Whom"]
+from .folders import ProcessInfo
+
+__all__ = [
+    "Command",
+    "CommandState",
+    "CommandUsage",
+    "Reason",
+    "StreamKind",
+    "Streams",
+    "UsageOfCommand",
+    "Whom",
+]
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,10 @@ class CommandUsage:
     """Largest resident size of any of its processes, in KiB."""
     wall_ms: int
     """Milliseconds from start to end."""
+    read: int
+    """Bytes read from storage."""
+    written: int
+    """Bytes written to storage."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,32 @@ class Command:
     """
     timeout: str | None = None
     """Time from its start until it is cancelled, e.g. ``90s``."""
+
+
+@dataclass(frozen=True)
+class UsageOfCommand:
+    """What a command uses now, or has used if it is over."""
+
+    time: datetime
+    """When this was measured."""
+    cpu_us: int
+    """CPU microseconds of its processes, and of those they waited for."""
+    memory: int
+    """Bytes of memory now."""
+    memory_peak: int
+    """Most bytes of memory that one of its processes has had; while it runs, of those it has
+    now.
+    """
+    read: int
+    """Bytes read from storage."""
+    written: int
+    """Bytes written to storage."""
+    processes: int
+    """How many processes it has."""
+    listed: list[ProcessInfo]
+    """The first of them."""
+    wall_ms: int
+    """Milliseconds since it was started, or from start to end."""
 
 
 Whom = Literal["leader", "group", "foreground", "tree"]

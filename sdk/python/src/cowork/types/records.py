@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = ["AuditProblem", "CloudEvent", "Event", "Record", "Verified"]
+__all__ = ["AuditProblem", "CloudEvent", "Event", "Gap", "Record", "Verified"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class AuditProblem:
     """The line, from 1; 0 for the file as a whole."""
     sentence: str
     """What is wrong."""
+    record: int | None
+    """The number of the record it is about, if it is about one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,16 @@ class Verified:
     """The hash of the last record: noted elsewhere, it proves all before it."""
     problems: list[AuditProblem]
     """What is wrong."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Events that are no longer kept."""
+
+    from_: int
+    """The number of the first."""
+    to: int
+    """The number of the last."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,22 @@ from typing import Literal
 
 from .folders import Access
 
-__all__ = ["Asked", "Decision", "RequestInfo", "RequestState"]
+__all__ = ["Asked", "Asker", "Decision", "RequestInfo", "RequestState"]
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A program in a session that asks for something: a process that had the connection open."""
+
+    pid: int
+    """Its process id on the host, at that moment."""
+    inside: int | None
+    """Its process id in the session."""
+    program: str
+    """Its name, as it calls itself: a program can give itself any name."""
+    command: int | None
+    """The command that it belongs to."""
+
 
 Decision = Literal["allow_once", "allow_session", "allow_always", "reject_once", "reject_always"]
 """The user's answer.
@@ -63,6 +78,8 @@ class RequestInfo:
     """A word of the user's to the one who asked."""
     grant: str | None
     """The name of the grant that came of it."""
+    asker: Asker | None = None
+    """Which program in the session asks for a folder, where the kernel tells."""
 
 
 @dataclass(frozen=True)

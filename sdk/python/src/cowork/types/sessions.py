@@ -59,8 +59,8 @@ class Limit:
     """Which."""
     value: str
     """How much, for people."""
-    strength: Literal["enforced", "best effort", "none"]
-    """``enforced``, ``best effort`` or ``none``."""
+    strength: Literal["enforced", "best-effort", "none"]
+    """``enforced``, ``best-effort`` or ``none``."""
     means: str
     """By what means."""
 
@@ -159,6 +159,8 @@ class SessionInfo:
     """How many requests wait for an answer."""
     network: NetworkBrief | None
     """Its network, if it has one."""
+    skills: str | None = None
+    """The folder of the host that it sees as ``mnt/skills``, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -178,15 +180,17 @@ class Usage:
     time: datetime
     """When this was measured."""
     cpu_us: int
-    """CPU microseconds of everything that runs or ran in it."""
+    """CPU microseconds of everything that runs or ran in it, also before its sandbox was made
+    again.
+    """
     memory: int
     """Bytes of memory now."""
     memory_peak: int
     """Most bytes of memory at any moment that is known."""
     read: int
-    """Bytes read from storage."""
+    """Bytes read from storage, of all that runs or ran in it."""
     written: int
-    """Bytes written to storage."""
+    """Bytes written to storage, of all that runs or ran in it."""
     scratch: int
     """Bytes of scratch in memory."""
     disk: int
@@ -196,7 +200,7 @@ class Usage:
     listed: list[ProcessInfo]
     """The first of them."""
     wall_ms: int
-    """Milliseconds since the sandbox was made."""
+    """Milliseconds in which it had a sandbox, also before its sandbox was made again."""
 
 
 @dataclass(frozen=True)
