@@ -21,7 +21,9 @@ pub(crate) mod layer {
     pub(crate) const NO_PRIVILEGE: &str = "no capabilities";
     pub(crate) const BROKER: &str = "broker";
     pub(crate) const EGRESS: &str = "egress";
+    pub(crate) const PLACEHOLDER: &str = "placeholder";
     pub(crate) const STREAMS: &str = "streams are copied";
+    pub(crate) const REPLIES: &str = "the terminal's answers are thrown away";
     pub(crate) const HANDLES: &str = "descriptors are closed";
     pub(crate) const VARIABLES: &str = "list of variables";
     pub(crate) const LIMIT: &str = "limit";
@@ -78,8 +80,19 @@ pub(crate) enum Target {
 pub(crate) enum Found {
     /// Every host has it: a bare control that loses is a failure.
     Everywhere,
-    /// Some kernels, devices or supervisors do without it: then the attack is shown as not run.
-    OnSomeHosts,
+    /// Some hosts do without it, for this reason: then the attack is shown as not run.
+    OnSomeHosts(&'static str),
+}
+
+/// What an attack's sessions may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Nothing.
+    Nothing,
+    /// One port of the host.
+    OnePort,
+    /// Some hosts of the small internet, which the attack is made in.
+    Town,
 }
 
 /// Who makes an attack.
@@ -132,8 +145,8 @@ pub(crate) struct Attack {
     pub options: &'static [&'static str],
     /// Further options of `cowork run` whose value is a folder of the stand.
     pub folders: &'static [(&'static str, &'static str)],
-    /// Whether its sessions may reach a port of the host.
-    pub online: bool,
+    /// What its sessions may reach.
+    pub reach: Reach,
     /// Names that its sessions may not change in the writable folder. Where there are some, the
     /// session is one of profile `strict`, the only one in which changes are judged.
     pub refused: &'static [&'static str],
@@ -171,7 +184,7 @@ impl Attack {
             found: Found::Everywhere,
             options: &[],
             folders: &[],
-            online: false,
+            reach: Reach::Nothing,
             refused: &[],
             company: Company::Alone,
             installed: None,
@@ -215,7 +228,12 @@ impl Attack {
 
     /// In sessions that may reach one port of the host.
     pub(crate) const fn online(self) -> Self {
-        Self { online: true, ..self }
+        Self { reach: Reach::OnePort, ..self }
+    }
+
+    /// In the small internet, see [`crate::town`].
+    pub(crate) const fn in_town(self) -> Self {
+        Self { reach: Reach::Town, ..self }
     }
 
     /// In sessions that may not change these names.
@@ -243,8 +261,8 @@ impl Attack {
         Self { control_shown: Shown::Yes, ..self }
     }
 
-    pub(crate) const fn on_some_hosts(self) -> Self {
-        Self { found: Found::OnSomeHosts, ..self }
+    pub(crate) const fn on_some_hosts(self, why: &'static str) -> Self {
+        Self { found: Found::OnSomeHosts(why), ..self }
     }
 
     pub(crate) const fn folders(self, folders: &'static [(&'static str, &'static str)]) -> Self {

@@ -7,37 +7,38 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Serves forever; says its port.
-pub(crate) fn open() -> std::io::Result<u16> {
+/// Serves forever; says its port. What requests begin with is logged as it is.
+pub(crate) fn open(log: fn(&[u8])) -> std::io::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            std::thread::spawn(move || cowork_sys::ignore(serve(client)));
+            std::thread::spawn(move || cowork_sys::ignore(serve(client, log)));
         }
     });
     Ok(port)
 }
 
-fn serve(mut client: TcpStream) -> std::io::Result<()> {
+fn serve(mut client: TcpStream, log: fn(&[u8])) -> std::io::Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut first = [0];
     client.read_exact(&mut first)?;
     match first {
         [5] => socks5(client),
         [4] => socks4(client),
-        _ => http(client, first.to_vec()),
+        _ => http(client, first.to_vec(), log),
     }
 }
 
 /// One request after the other, each to where its `Host` says.
-fn http(mut client: TcpStream, mut head: Vec<u8>) -> std::io::Result<()> {
+fn http(mut client: TcpStream, mut head: Vec<u8>, log: fn(&[u8])) -> std::io::Result<()> {
     loop {
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
             client.read_exact(&mut byte)?;
             head.extend(byte);
         }
+        log(&head);
         let text = String::from_utf8_lossy(&head).into_owned();
         let mut words = text.split_whitespace();
         let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -48,6 +49,7 @@ fn http(mut client: TcpStream, mut head: Vec<u8>) -> std::io::Result<()> {
         }
         let host = text.lines().find_map(|line| line.strip_prefix("Host: "));
         let host = host.map_or_else(|| authority(target), ToOwned::to_owned);
+        let host = if host.contains(':') { host } else { format!("{host}:80") };
         let mut upstream = TcpStream::connect(find(&host)?)?;
         upstream.write_all(&head)?;
         client.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?;
@@ -114,7 +116,12 @@ fn find(host: &str) -> std::io::Result<SocketAddr> {
     let nowhere = || std::io::Error::other(format!("`{host}` leads nowhere"));
     let (name, port) = host.rsplit_once(':').ok_or_else(nowhere)?;
     let port: u16 = port.parse().map_err(|_none| nowhere())?;
-    let name = name.trim_end_matches('.').trim_matches(['[', ']']);
+    // To some, a name begins behind an `@`, and ends with what divides a URL, or with a NUL.
+    let name = name.rsplit('@').next().unwrap_or(name);
+    let name = name.split(['\0', '/', '\\', '#', '?']).next().unwrap_or(name);
+    // What is in no alphabet of names is left out, as some do that write names for people.
+    let plain: String = name.chars().filter(char::is_ascii).collect();
+    let name = plain.trim_end_matches('.').trim_matches(['[', ']']);
     if name == cowork_api::egress::HOST_NAME {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }

@@ -123,6 +123,7 @@ pub(crate) fn errno_name(number: i32) -> String {
         (libc::EFAULT, "EFAULT"),
         (libc::ENOTBLK, "ENOTBLK"),
         (libc::EBUSY, "EBUSY"),
+        (libc::EADDRINUSE, "EADDRINUSE"),
         (libc::EEXIST, "EEXIST"),
         (libc::EXDEV, "EXDEV"),
         (libc::ENODEV, "ENODEV"),

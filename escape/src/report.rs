@@ -15,6 +15,9 @@ pub(crate) enum Verdict {
     Escaped(String),
     /// It did not win on the bare host, so nothing is proven.
     Vacuous(String),
+    /// It lost in the session, but not to a layer that is known to stop it: what was in its way may
+    /// not always be there.
+    Unexpected(String),
     /// It is allowed there on purpose; the text says why.
     ByDesign(String),
     /// It could not be tried here; the text says why. Counted, and shown.
@@ -42,6 +45,7 @@ impl Verdict {
             Self::Contained(_) => "contained",
             Self::Escaped(_) => "ESCAPED",
             Self::Vacuous(_) => "VACUOUS",
+            Self::Unexpected(_) => "UNEXPECTED",
             Self::ByDesign(_) => "by design",
             Self::NotRun(_) => "not run",
         }
@@ -52,6 +56,7 @@ impl Verdict {
             Self::Contained(text)
             | Self::Escaped(text)
             | Self::Vacuous(text)
+            | Self::Unexpected(text)
             | Self::ByDesign(text)
             | Self::NotRun(text) => text,
         }
@@ -66,7 +71,7 @@ impl fmt::Display for Row {
             Person::User => "user",
         };
         let (word, text) = (verdict.word(), verdict.text());
-        write!(f, "{class:<12} {attack:<44} {person:<4} {profile:<6} {word:<9} {text}")
+        write!(f, "{class:<12} {attack:<44} {person:<4} {profile:<6} {word:<10} {text}")
     }
 }
 
@@ -75,31 +80,42 @@ impl fmt::Display for Row {
 pub(crate) struct Totals {
     /// Contained, or allowed on purpose.
     pub passed: usize,
-    /// Escaped, or proving nothing.
-    pub failed: usize,
-    /// Not run.
+    pub escaped: usize,
+    pub vacuous: usize,
+    pub unexpected: usize,
     pub skipped: usize,
 }
 
 impl Totals {
     /// Counts rows.
     pub(crate) fn of(rows: &[Row]) -> Self {
-        rows.iter().fold(Self::default(), |totals, row| match row.verdict {
-            Verdict::Contained(_) | Verdict::ByDesign(_) => {
-                Self { passed: totals.passed + 1, ..totals }
-            }
-            Verdict::Escaped(_) | Verdict::Vacuous(_) => {
-                Self { failed: totals.failed + 1, ..totals }
-            }
-            Verdict::NotRun(_) => Self { skipped: totals.skipped + 1, ..totals },
-        })
+        let mut totals = Self::default();
+        for row in rows {
+            *match row.verdict {
+                Verdict::Contained(_) | Verdict::ByDesign(_) => &mut totals.passed,
+                Verdict::Escaped(_) => &mut totals.escaped,
+                Verdict::Vacuous(_) => &mut totals.vacuous,
+                Verdict::Unexpected(_) => &mut totals.unexpected,
+                Verdict::NotRun(_) => &mut totals.skipped,
+            } += 1;
+        }
+        totals
+    }
+
+    /// Whether something was proven, and nothing refuted.
+    pub(crate) fn is_proof(&self) -> bool {
+        self.passed > 0 && self.escaped + self.vacuous + self.unexpected == 0
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+        let Self { passed, escaped, vacuous, unexpected, skipped } = self;
+        write!(
+            f,
+            "{passed} passed, {escaped} escaped, {vacuous} vacuous, {unexpected} unexpected, \
+             {skipped} not run"
+        )
     }
 }
 
@@ -120,8 +136,17 @@ mod tests {
             row(Verdict::ByDesign(text())),
             row(Verdict::Escaped(text())),
             row(Verdict::Vacuous(text())),
+            row(Verdict::Unexpected(text())),
             row(Verdict::NotRun(text())),
         ];
-        assert_eq!(Totals::of(&rows).to_string(), "2 passed, 2 failed, 1 skipped");
+        let totals = Totals::of(&rows);
+        let said = "2 passed, 1 escaped, 1 vacuous, 1 unexpected, 1 not run";
+        assert_eq!((totals.to_string().as_str(), totals.is_proof()), (said, false));
+        for failed in 2..5 {
+            let rows = [rows[0].clone(), rows[failed].clone()];
+            assert!(!Totals::of(&rows).is_proof(), "{}", rows[1]);
+        }
+        assert!(Totals::of(&[rows[0].clone(), rows[5].clone()]).is_proof());
+        assert!(!Totals::of(&rows[5..]).is_proof(), "nothing was tried");
     }
 }

@@ -1,6 +1,6 @@
 //! Runs an attack bare and in a session, and says what came of it.
 
-use crate::attack::{Attack, Company, Control, Found, Judge, Launch, Permitted, Target};
+use crate::attack::{Attack, Company, Control, Found, Judge, Launch, Permitted, Reach, Target};
 use crate::raw::{self, flags, signed};
 use crate::report::Verdict;
 use crate::scene::Lost;
@@ -8,6 +8,7 @@ use crate::stage::{KIT, Shot, Stage};
 use crate::victim::Victim;
 use cowork_testbed::Person;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use std::collections::VecDeque;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Longest time of one attack; beyond it the process is killed and the attack has said nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Where terminals say that their cursor is.
+pub(crate) const CURSOR: &str = "\x1b[7;31R";
 /// How much longer a race may take whose tries are counted.
 const RACE: Duration = Duration::from_mins(1);
 
@@ -57,22 +60,17 @@ pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<(Winner, String)
             Ok((if won { Winner::Person } else { Winner::OnlyRoot }, seen))
         }
         Ok(Came::Won(seen)) => Ok((Winner::Person, seen)),
-        Ok(Came::Lost(seen)) if is_missing(&seen) => {
-            Err(Verdict::NotRun(format!("this kernel does not have it: {seen}")))
-        }
-        Ok(Came::Lost(seen)) if attack.found == Found::OnSomeHosts => {
-            Err(Verdict::NotRun(format!("this host does not offer it to its own root: {seen}")))
-        }
-        Ok(Came::Lost(seen) | Came::Silent(seen)) => {
-            Err(Verdict::Vacuous(format!("does not win on the bare host: {seen}")))
+        Ok(came) => {
+            let (Came::Won(seen) | Came::Lost(seen) | Came::Silent(seen)) = &came;
+            Err(match (&came, attack.found) {
+                (Came::Lost(_), Found::OnSomeHosts(why)) => {
+                    Verdict::NotRun(format!("{why}: {seen}"))
+                }
+                _ => Verdict::Vacuous(format!("does not win on the bare host: {seen}")),
+            })
         }
         Err(lost) => Err(Verdict::Vacuous(format!("cannot be set up: {lost}"))),
     }
-}
-
-/// What a call says that the kernel was built without.
-fn is_missing(seen: &str) -> bool {
-    ["ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT"].contains(&seen)
 }
 
 /// Runs an attack in a session.
@@ -98,11 +96,11 @@ pub(crate) fn confined(stage: &Stage, attack: &Attack, profile: &'static str) ->
         (Came::Won(seen), _) => Verdict::Escaped(seen),
         (Came::Lost(seen), _) => match attack.layer(&seen, profile) {
             Some(layer) => Verdict::Contained(format!("{layer} ({seen})")),
-            None => Verdict::Contained(format!("for another reason than expected: {seen}")),
+            None => Verdict::Unexpected(format!("for another reason than expected: {seen}")),
         },
         (Came::Silent(seen), _) => match attack.layer(&seen, profile) {
             Some(layer) => Verdict::Contained(format!("{layer} ({seen})")),
-            None => Verdict::Vacuous(format!("said nothing in the session: {seen}")),
+            None => Verdict::Unexpected(format!("said nothing in the session: {seen}")),
         },
     }
 }
@@ -111,10 +109,15 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let token = format!("token{}x{number}x", std::process::id());
+    let mut words = stage.words(&token);
+    if attack.reach == Reach::Town {
+        let town = stage.town()?;
+        words.extend(town.words());
+        town.hush();
+    }
     if let Some(prepare) = attack.prepare {
         prepare(stage, &token)?;
     }
-    let mut words = stage.words(&token);
     let victim = match (attack.target, place) {
         (Target::None, _) => None,
         (Target::First, Place::Session(_)) => {
@@ -141,7 +144,7 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
     };
     let mut command = match &made {
         Some(made) => made.command(stage),
-        None => command(stage, attack, place),
+        None => command(stage, attack, place)?,
     };
     command.args(["attack", attack.name]).args(words);
     if place != Place::Bare {
@@ -181,12 +184,15 @@ fn judge(stage: &Stage, attack: &Attack, shot: &Shot, said: Came) -> Came {
     }
 }
 
-fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
+fn command(stage: &Stage, attack: &Attack, place: Place) -> Result<Command, Lost> {
     let mut command = match place {
-        Place::Bare => {
-            let who = if attack.control == Control::Root { Person::Root } else { stage.person };
-            who.command(stage.path(KIT))
+        Place::Bare if attack.reach == Reach::Town => {
+            stage.town()?.bare(controller(stage, attack), &stage.path(""))
         }
+        Place::Session(profile) if attack.reach == Reach::Town => {
+            stage.town()?.exec(profile, &grants(stage, profile))?
+        }
+        Place::Bare => controller(stage, attack).command(stage.path(KIT)),
         Place::Session(profile) => {
             let folders = attack.folders.iter();
             let folders = folders.map(|(option, name)| {
@@ -194,7 +200,7 @@ fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
             });
             let mut options: Vec<String> = folders.flatten().collect();
             options.extend(attack.options.iter().map(|option| (*option).to_owned()));
-            if attack.online {
+            if attack.reach == Reach::OnePort {
                 options.extend(["--allow".to_owned(), format!("host:{}", stage.allowed)]);
             }
             match attack.installed {
@@ -207,7 +213,12 @@ fn command(stage: &Stage, attack: &Attack, place: Place) -> Command {
         }
     };
     command.current_dir(stage.path(""));
-    command
+    Ok(command)
+}
+
+/// Who makes an attack bare.
+fn controller(stage: &Stage, attack: &Attack) -> Person {
+    if attack.control == Control::Root { Person::Root } else { stage.person }
 }
 
 /// `cowork run` up to the attack's own arguments.
@@ -225,7 +236,7 @@ fn session_of(mut command: Command, stage: &Stage, profile: &str, options: &[Str
 }
 
 /// The granted folders. In profile `nested` changes cannot be judged.
-fn grants(stage: &Stage, profile: &str) -> Vec<String> {
+pub(crate) fn grants(stage: &Stage, profile: &str) -> Vec<String> {
     let writable = if profile == "nested" { "direct" } else { "rw" };
     let grants = [("kit", "ro"), ("yard", writable), ("locked", "ro")].map(|(name, access)| {
         let path = stage.path("mnt").join(name);
@@ -290,7 +301,7 @@ impl Partner {
         };
         let mut command = match &made {
             Some(made) => made.command(stage),
-            None => command(stage, attack, place),
+            None => command(stage, attack, place)?,
         };
         command.args(["attack", attack.name]).args(words).arg("partner=yes");
         let null = Stdio::null;
@@ -425,9 +436,11 @@ fn on_terminal(command: &mut Command) -> Result<(Came, String), Lost> {
     let mut child = command.spawn()?;
     set_nonblocking(&master)?;
     let mut shown = Vec::new();
+    let mut emulator = Emulator::default();
     let begin = Instant::now();
     let status = loop {
         read_into(&master, &mut shown);
+        emulator.answer(&master, &shown);
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
@@ -439,9 +452,47 @@ fn on_terminal(command: &mut Command) -> Result<(Came, String), Lost> {
         std::thread::sleep(Duration::from_millis(2));
     };
     read_into(&master, &mut shown);
+    while emulator.answer(&master, &shown) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
     let shown = String::from_utf8_lossy(&shown).into_owned();
     let typed = waiting_input(&slave)?;
     Ok((understand(status, &shown, &shown), typed))
+}
+
+/// Answers as a terminal does, and as late as one that is far away.
+#[derive(Default)]
+struct Emulator {
+    /// How much of what was shown has been looked at.
+    looked: usize,
+    due: VecDeque<(Instant, &'static [u8])>,
+}
+
+impl Emulator {
+    /// Questions that every terminal answers, and where the cursor is said to be, and what it is.
+    const ANSWERS: [(&'static [u8], &'static [u8]); 2] =
+        [(b"\x1b[6n", CURSOR.as_bytes()), (b"\x1b[c", b"\x1b[?62;22c")];
+    const DISTANCE: Duration = Duration::from_millis(150);
+
+    /// Gives the answers that are due, and says whether there are more.
+    fn answer(&mut self, master: &OwnedFd, shown: &[u8]) -> bool {
+        while let Some(rest) = shown.get(self.looked..).filter(|rest| !rest.is_empty()) {
+            let asked = Self::ANSWERS.iter().find(|(question, _)| rest.starts_with(question));
+            if let Some((_, answer)) = asked {
+                self.due.push_back((Instant::now() + Self::DISTANCE, answer));
+            } else if Self::ANSWERS.iter().any(|(question, _)| question.starts_with(rest)) {
+                // The rest of a question is still to come.
+                break;
+            }
+            self.looked += asked.map_or(1, |(question, _)| question.len());
+        }
+        let now = Instant::now();
+        while let Some((_, answer)) = self.due.front().filter(|(when, _)| *when <= now) {
+            cowork_sys::ignore(rustix::io::write(master, answer));
+            self.due.pop_front();
+        }
+        !self.due.is_empty()
+    }
 }
 
 /// What the next reader of the terminal would get.

@@ -5,6 +5,7 @@
 
 use crate::raw::{self, at, flags, into, of, open_by, signed};
 use crate::scene::{CANARY, Lost};
+use crate::town::Town;
 use cowork_testbed::{Folder, Person};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,7 +16,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The program's name in the granted folder.
@@ -50,6 +51,9 @@ pub(crate) struct Stage {
     tcp: u16,
     tcp6: u16,
     udp: u16,
+    /// Where something listens beside the network, and the number of this computer there: nothing
+    /// where the kernel has none of that.
+    vsock: [u32; 2],
     /// The port that sessions may reach whose attack is made online.
     pub allowed: u16,
     /// A proxy that believes everything.
@@ -57,6 +61,8 @@ pub(crate) struct Stage {
     /// What must stay open while an attack runs.
     pub kept: Mutex<Vec<OwnedFd>>,
     scratch: [PathBuf; 2],
+    /// The small internet, from the first attack in it on.
+    town: OnceLock<Result<Town, Lost>>,
     /// How often each race is tried; as often as a short time allows without it.
     pub tries: Option<u64>,
 }
@@ -121,9 +127,11 @@ impl Stage {
             tcp: listen_tcp(&heard, SocketAddr::from(([0, 0, 0, 0], 0)))?,
             tcp6: listen_tcp(&heard, SocketAddr::from((Ipv6Addr::LOCALHOST, 0)))?,
             udp: listen_udp(&heard)?,
+            vsock: listen_vsock(&heard).unwrap_or_default(),
             allowed: listen_tcp(&heard, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?,
-            proxy: crate::gullible::open()?,
+            proxy: crate::gullible::open(|_| {})?,
             kept: Mutex::default(),
+            town: OnceLock::new(),
             scratch: [Path::new("/dev/shm").join(&unique), Path::new("/tmp").join(&unique)],
             heard,
             folder,
@@ -140,6 +148,33 @@ impl Stage {
     /// A path of the stand, on the host.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The small internet.
+    pub(crate) fn town(&self) -> Result<&Town, Lost> {
+        self.town.get_or_init(|| Town::new(self.person)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Removes the sessions of the small internet, if there is one.
+    pub(crate) fn close_town(&self) {
+        if let Some(Ok(town)) = self.town.get() {
+            town.close();
+        }
+    }
+
+    /// Whether one of these ears of the small internet heard a text. What an attack believes to have
+    /// sent may still be on its way.
+    pub(crate) fn ears(&self, shot: &Shot, which: &[&str], text: &str) -> Option<String> {
+        let ears = &self.town().ok()?.ears;
+        let patience = Duration::from_millis(if shot.claimed { 300 } else { 100 });
+        let begin = Instant::now();
+        while begin.elapsed() < patience {
+            if let Some(ear) = which.iter().find(|ear| ears.count(ear, text) > 0) {
+                return Some(format!("the ear `{ear}` heard it"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
     }
 
     /// Whether a listener of the host heard the token. What an attack believes to have sent may
@@ -167,6 +202,8 @@ impl Stage {
             ("tcp", self.tcp.to_string()),
             ("tcp6", self.tcp6.to_string()),
             ("udp", self.udp.to_string()),
+            ("vsock", self.vsock[0].to_string()),
+            ("vsock-own", self.vsock[1].to_string()),
             ("allowed", self.allowed.to_string()),
             ("proxy", self.proxy.to_string()),
             ("address", own_address().unwrap_or_default()),
@@ -333,6 +370,37 @@ fn listen_udp(heard: &Heard) -> Result<u16, Lost> {
         }
     });
     Ok(port)
+}
+
+/// An address beside the network, as the kernel takes it.
+pub(crate) fn vsock_address(port: u32, computer: u32) -> Vec<u8> {
+    let family = (libc::AF_VSOCK as u16).to_ne_bytes();
+    let numbers = [port.to_ne_bytes(), computer.to_ne_bytes(), [0; 4]].concat();
+    [&family[..], &[0, 0], &numbers].concat()
+}
+
+/// Listens beside the network, on any port; says which, and this computer's number.
+fn listen_vsock(heard: &Heard) -> Result<[u32; 2], Lost> {
+    const OWN_NUMBER: usize = 0x7b9;
+    let kind = [flags(libc::AF_VSOCK), flags(libc::SOCK_STREAM), 0];
+    let listener = open_by(libc::SYS_socket, &kind)?;
+    let number = signed(listener.as_raw_fd());
+    let any = vsock_address(u32::MAX, u32::MAX);
+    raw::call(libc::SYS_bind, &[number, at(any.as_slice()), any.len()])?;
+    raw::call(libc::SYS_listen, &[number, 8])?;
+    let (mut bound, mut length) = ([0u8; 16], 16u32);
+    raw::call(libc::SYS_getsockname, &[number, into(&mut bound), into(&mut length)])?;
+    let port = bound[4..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    let mut own = 1u32;
+    if let Ok(device) = std::fs::File::open("/dev/vsock") {
+        let registers = [signed(device.as_raw_fd()), OWN_NUMBER, into(&mut own)];
+        cowork_sys::ignore(raw::call(libc::SYS_ioctl, &registers));
+    }
+    heard.listen(move || {
+        let number = signed(listener.as_raw_fd());
+        Ok(std::fs::File::from(open_by(libc::SYS_accept, &[number, 0, 0])?))
+    });
+    Ok([port, own])
 }
 
 /// An address of this host that is not its loopback's. Nothing is sent to find it.

@@ -24,6 +24,9 @@ const fn anybody(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     Attack::new(CLASS, name, act, REFUSED)
 }
 
+/// Why some calls cannot be tried.
+const NOT_BUILT: &str = "the kernel was built without it";
+
 pub(crate) const TABLE: &[Attack] = &[
     anybody("call.io_uring", ring_reads_file),
     anybody("call.io_uring_register", |_| reaches(libc::SYS_io_uring_register, &[BAD, 0, 0, 0])),
@@ -35,20 +38,26 @@ pub(crate) const TABLE: &[Attack] = &[
     as_root("call.open_by_handle_at", open_by_number),
     anybody("call.name_to_handle_at", name_a_file),
     as_root("call.fanotify_init", |_| makes(libc::SYS_fanotify_init, &[0, 0])),
-    as_root("call.kexec_load", |_| reaches(libc::SYS_kexec_load, &[0, 999, 0, 0xffff])),
+    as_root("call.kexec_load", |_| reaches(libc::SYS_kexec_load, &[0, 999, 0, 0xffff]))
+        .on_some_hosts(NOT_BUILT),
     as_root("call.kexec_file_load", |_| {
         reaches(libc::SYS_kexec_file_load, &[BAD, BAD, 0, 0, 0xff00])
-    }),
-    as_root("call.init_module", |_| reaches(libc::SYS_init_module, &[0, 0, of(c"")])),
-    as_root("call.finit_module", |_| reaches(libc::SYS_finit_module, &[BAD, of(c""), 0])),
+    })
+    .on_some_hosts(NOT_BUILT),
+    as_root("call.init_module", |_| reaches(libc::SYS_init_module, &[0, 0, of(c"")]))
+        .on_some_hosts(NOT_BUILT),
+    as_root("call.finit_module", |_| reaches(libc::SYS_finit_module, &[BAD, of(c""), 0]))
+        .on_some_hosts(NOT_BUILT),
     as_root("call.delete_module", |_| {
         reaches(libc::SYS_delete_module, &[of(c"cowork_escape_none"), 0])
-    }),
+    })
+    .on_some_hosts(NOT_BUILT),
     as_root("call.swapon", |_| reaches(libc::SYS_swapon, &[of(c"/no/such/file"), 0])),
     as_root("call.swapoff", |_| reaches(libc::SYS_swapoff, &[of(c"/no/such/file")])),
     as_root("call.reboot", |_| reaches(libc::SYS_reboot, &[1, 2, 3, 0])),
-    as_root("call.iopl", |_| reaches(crate::raw::number("iopl"), &[4])),
-    as_root("call.ioperm", |_| reaches(crate::raw::number("ioperm"), &[usize::MAX, 1, 0])),
+    as_root("call.iopl", |_| reaches(crate::raw::number("iopl"), &[4])).on_some_hosts(NOT_BUILT),
+    as_root("call.ioperm", |_| reaches(crate::raw::number("ioperm"), &[usize::MAX, 1, 0]))
+        .on_some_hosts(NOT_BUILT),
     as_root("call.acct", |_| reaches(libc::SYS_acct, &[of(c"/no/such/file")])),
     as_root("call.quotactl", |_| {
         reaches(libc::SYS_quotactl, &[0x8000_0700, of(c"/no/such/file"), 0, 0])
@@ -85,10 +94,11 @@ pub(crate) const TABLE: &[Attack] = &[
     anybody("call.personality-high-half", change_personality_high),
     anybody("call.listmount", list_mounts),
     anybody("call.statmount", |_| reaches(SYS_STATMOUNT, &[0, 0, 0, 0])),
-    anybody("call.listns", |_| reaches(470, &[0, 0, 0, 0])),
+    anybody("call.listns", |_| reaches(470, &[0, 0, 0, 0]))
+        .on_some_hosts("it came with Linux 6.19"),
     anybody("call.int-0x80", old_entry),
-    anybody("call.x32", |_| makes(X32 + libc::SYS_socket, &[1, 2, 0])),
-    anybody("call.x32-own-numbers", |_| reaches(X32 + 521, &[0, 0, 0, 0])),
+    anybody("call.x32", |_| makes(X32 + libc::SYS_socket, &[1, 2, 0])).on_some_hosts(NOT_BUILT),
+    anybody("call.x32-own-numbers", |_| reaches(X32 + 521, &[0, 0, 0, 0])).on_some_hosts(NOT_BUILT),
 ];
 
 const BAD: usize = u32::MAX as usize;

@@ -4,7 +4,7 @@ use crate::attack::{Attack, Launch, layer};
 use crate::raw::{call, flags, into, of, open_by, signed};
 use crate::scene::{CANARY, Lost, Outcome, Scene, canary_in, read_canary};
 use crate::stage::{Shot, Stage};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,6 +19,7 @@ const OWN_PIPE: &[(&str, &str)] = &[
     ("EACCES", "user id of its own"),
     ("something else", layer::STREAMS),
     ("nothing in it", layer::STREAMS),
+    ("EAGAIN", layer::STREAMS),
     ("set", layer::STREAMS),
 ];
 const GONE: &[(&str, &str)] = &[("ENOENT", layer::MOUNTS), ("EACCES", layer::LANDLOCK)];
@@ -56,6 +57,11 @@ fn inherit(stage: &Stage, command: &mut Command, number: i32) {
     let folder = stage.path("outside");
     let open = move || {
         let folder = File::open(&folder)?;
+        if folder.as_raw_fd() == number {
+            // It has that number already, and would be closed by the exec.
+            call(libc::SYS_fcntl, &[signed(folder.into_raw_fd()), flags(libc::F_SETFD), 0])?;
+            return Ok(());
+        }
         call(libc::SYS_dup3, &[signed(folder.as_raw_fd()), signed(number), 0]).map(drop)
     };
     // SAFETY: opens a file and duplicates it; nothing else of the parent is touched.

@@ -8,7 +8,7 @@ use crate::stage::{Shot, Stage};
 use cowork_api::egress::{HOST_NAME, HTTP_PROXY_PORT, SOCKS_PORT};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CLASS: &str = "egress";
 const REFUSED: &[(&str, &str)] = &[
@@ -58,7 +58,9 @@ pub(crate) const TABLE: &[Attack] = &[
     attack("egress.socks-name", |scene| socks5(scene, b"\x03\x09localhost", "tcp")),
     attack("egress.socks-4", socks4),
     attack("egress.captured-other-port", captured),
+    attack("egress.first-packets", first),
     attack("egress.captured-again-after-nowhere", again),
+    attack("egress.behind-a-crowd", crowd),
 ];
 
 fn heard(stage: &Stage, shot: &Shot) -> Option<String> {
@@ -193,6 +195,28 @@ fn captured(scene: &Scene) -> Outcome {
     let mut stream = TcpStream::connect((host, port))?;
     stream.write_all(scene.token()?.as_bytes())?;
     Ok("said".into())
+}
+
+/// Every way out, over and over, from the first moment of a session on.
+fn first(scene: &Scene) -> Outcome {
+    let (begin, mut last) = (Instant::now(), Err(Lost::new("refused: nothing was tried")));
+    while begin.elapsed() < Duration::from_millis(200) {
+        cowork_sys::ignore(connect(scene, "127.0.0.1", "tcp"));
+        cowork_sys::ignore(socks5(scene, &[1, 127, 0, 0, 1], "tcp"));
+        last = captured(scene);
+    }
+    last
+}
+
+/// Behind more connections than wait to be accepted, none of which says what it wants.
+fn crowd(scene: &Scene) -> Outcome {
+    let mut waiting = Vec::new();
+    for _ in 0..400 {
+        waiting.push(proxy(scene, HTTP_PROXY_PORT)?);
+    }
+    let came = connect(scene, "127.0.0.1", "tcp");
+    drop(waiting);
+    came
 }
 
 /// A connection to the allowed port, which is then led elsewhere.

@@ -28,7 +28,7 @@ pub(crate) const TABLE: &[Attack] = &[
     Attack::new("set-up", "link.through-proc-1-root", read_planted, GONE)
         .word("first-root")
         .as_root()
-        .on_some_hosts(),
+        .on_some_hosts("the supervisor keeps PID 1 from being traced"),
     Attack::new("set-up", "link.named-mnt", write_planted, GONE).word("mnt").judged(made_outside),
     Attack::new("set-up", "link.named-outputs", write_planted, GONE)
         .word("outputs")

@@ -33,8 +33,7 @@ const fn flood(
 
 pub(crate) const TABLE: &[Attack] = &[
     flood("flood.processes", processes, &[("EAGAIN", layer::LIMIT)]),
-    flood("flood.fork-bomb", bomb, &[("at the end", layer::LIMIT), ("exit", layer::LIMIT)])
-        .judged(crowded),
+    flood("flood.fork-bomb", bomb, &[("at the end", layer::LIMIT)]).judged(crowded),
     flood("flood.processes-of-own-namespace", namespace_processes, &[("EAGAIN", layer::LIMIT)]),
     flood(
         "flood.memory-of-files",
@@ -91,7 +90,7 @@ pub(crate) const TABLE: &[Attack] = &[
     flood("flood.inodes", inodes, &[("ENOSPC", layer::LIMIT)]),
     flood("flood.raise-own-limits", raise, &[("EPERM", layer::NO_PRIVILEGE)])
         .as_root()
-        .on_some_hosts(),
+        .on_some_hosts("the supervisor keeps CAP_SYS_RESOURCE"),
 ];
 
 const UNPRIVILEGED: &str = "an ordinary user without cgroups limits only what each process \

@@ -39,7 +39,7 @@ pub(crate) const TABLE: &[Attack] = &[
         "crashes",
         "core.in-folder",
         crash,
-        &[("EPERM", "RLIMIT_CORE 0"), ("no limit", "RLIMIT_CORE 0")],
+        &[("crashed", "RLIMIT_CORE 1, which the filter keeps")],
     )
     .launched(Launch::With(allow_cores))
     .judged(core_left),

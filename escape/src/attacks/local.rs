@@ -62,6 +62,10 @@ pub(crate) const TABLE: &[Attack] = &[
     reach("reach.abstract", |scene| {
         say(scene, libc::SOCK_STREAM, &Address::without_file(scene.get("abstract")?))
     }),
+    reach("reach.with-credentials", |scene| with_credentials(scene, &path("host.sock"))),
+    reach("reach.abstract-with-credentials", |scene| {
+        with_credentials(scene, &Address::without_file(scene.get("abstract")?))
+    }),
     reach("reach.through-own-bind-mount", through_bind),
     reach("reach.through-own-root", through_root),
     Attack::new(CLASS, "reach.datagram", datagram, NO_DATAGRAMS).judged(heard),
@@ -109,6 +113,18 @@ fn connect(kind: i32, address: &Address) -> Result<OwnedFd, Lost> {
     let registers = [signed(socket.as_raw_fd()), at(bytes.as_slice()), bytes.len()];
     call(libc::SYS_connect, &registers)?;
     Ok(socket)
+}
+
+/// A socket that wants credentials is given a name of the kernel's choice when it connects.
+fn with_credentials(scene: &Scene, address: &Address) -> Outcome {
+    let kind = flags(libc::SOCK_STREAM);
+    let socket = open_by(libc::SYS_socket, &[flags(libc::AF_UNIX), kind, 0])?;
+    rustix::net::sockopt::set_socket_passcred(&socket, true)?;
+    let Address(bytes) = address;
+    let registers = [signed(socket.as_raw_fd()), at(bytes.as_slice()), bytes.len()];
+    call(libc::SYS_connect, &registers)?;
+    rustix::io::write(&socket, scene.token()?.as_bytes())?;
+    Ok("said".into())
 }
 
 fn say(scene: &Scene, kind: i32, address: &Address) -> Outcome {

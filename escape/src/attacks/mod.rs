@@ -2,24 +2,29 @@
 
 mod burrow;
 mod calls;
+mod credentials;
 mod descriptors;
 mod egress;
 mod files;
 mod first;
 mod floods;
 mod keys;
+mod life;
 mod local;
 mod mounts;
+mod names;
 mod namespaces;
 mod neighbours;
 mod network;
 mod objects;
+mod outward;
 pub(crate) mod privileges;
 mod programs;
 mod secrets;
 mod sockets;
 mod system;
 mod terminal;
+mod web;
 mod writes;
 
 use crate::attack::Attack;
@@ -38,6 +43,10 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     local::TABLE,
     network::TABLE,
     egress::TABLE,
+    names::TABLE,
+    web::TABLE,
+    credentials::TABLE,
+    life::TABLE,
     calls::TABLE,
     privileges::TABLE,
     programs::TABLE,
@@ -46,8 +55,10 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     secrets::TABLE,
     floods::TABLE,
     writes::NAMES,
+    writes::TYPES,
     writes::HANDLES,
     writes::RACES,
     writes::MOUNTS,
     writes::CROWDS,
+    outward::TABLE,
 ];

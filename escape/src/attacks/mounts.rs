@@ -57,6 +57,10 @@ pub(crate) const TABLE: &[Attack] = &[
     attack("mount.open_tree_attr", |scene| in_burrow(scene, open_tree_attr)),
     attack("mount.remount-system-writable", |scene| in_burrow(scene, remount_system)),
     attack("mount.look-beneath", |scene| in_burrow(scene, look_beneath)),
+    attack("mount.uncover-processes", |scene| in_burrow(scene, |scene| uncover(scene, "/proc"))),
+    attack("mount.uncover-run", |scene| in_burrow(scene, |scene| uncover(scene, "/run"))),
+    attack("mount.step-past-processes", |scene| in_burrow(scene, |scene| step_past(scene, "proc"))),
+    attack("mount.step-past-run", |scene| in_burrow(scene, |scene| step_past(scene, "run"))),
     attack("mount.move-folder-away", |scene| in_burrow(scene, move_away)),
     attack("mount.device-node-in-tmpfs", |scene| in_burrow(scene, node_in_tmpfs)),
     attack("mount.overlay-set-uid", |scene| in_burrow(scene, overlay_set_uid))
@@ -260,6 +264,38 @@ fn remount_system(scene: &Scene) -> Outcome {
 fn look_beneath(_: &Scene) -> Outcome {
     mount("mnt", YARD, libc::MS_BIND)?;
     Ok(format!("{} names beneath the mounts", std::fs::read_dir(YARD)?.count()))
+}
+
+/// Takes away what is mounted at a place, or moves it elsewhere, and looks at what was beneath.
+fn uncover(scene: &Scene, place: &str) -> Outcome {
+    cover(scene, place)?;
+    let before = rustix::fs::stat(place)?.st_dev;
+    let target = text(place)?;
+    let gone = call(libc::SYS_umount2, &[of(&target), flags(libc::MNT_DETACH)]);
+    if gone.is_err() {
+        mount(place, YARD, libc::MS_MOVE)?;
+    }
+    if rustix::fs::stat(place)?.st_dev == before {
+        return Err(Lost::new("still covered"));
+    }
+    Ok(format!("{} names beneath", std::fs::read_dir(place)?.count()))
+}
+
+/// Looks at a place through a copy of the root that leaves out what is mounted on it.
+fn step_past(scene: &Scene, name: &str) -> Outcome {
+    cover(scene, &format!("/{name}"))?;
+    let place = place(scene)?;
+    mount("/", &place, libc::MS_BIND)?;
+    Ok(format!("{} names beneath", std::fs::read_dir(format!("{place}/{name}"))?.count()))
+}
+
+/// Bare, the place gets what a session has there: something on top.
+fn cover(scene: &Scene, place: &str) -> Result<(), Lost> {
+    if !scene.inside() {
+        let target = text(place)?;
+        call(libc::SYS_mount, &[of(c"none"), of(&target), of(c"tmpfs"), 0, 0])?;
+    }
+    Ok(())
 }
 
 fn move_away(_: &Scene) -> Outcome {

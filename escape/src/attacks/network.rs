@@ -15,6 +15,7 @@ const UNREACHABLE: &[(&str, &str)] = &[
     ("ENETUNREACH", layer::NETWORK),
     ("EADDRNOTAVAIL", layer::NETWORK),
     ("sent", layer::NETWORK),
+    ("EAFNOSUPPORT", layer::FILTER),
 ];
 
 /// A socket for pings is for the groups that a network names; a new one names none.
@@ -33,14 +34,25 @@ pub(crate) const TABLE: &[Attack] = &[
     attack("net.tcp-fast-open", fast_open),
     attack("net.tcp-multipath", multipath),
     attack("net.tcp-again-after-nowhere", again),
-    Attack::new(CLASS, "net.sctp", sctp, UNREACHABLE),
-    Attack::new(CLASS, "net.ping", ping, UNHEARD).on_some_hosts(),
+    Attack::new(CLASS, "net.sctp", sctp, UNREACHABLE)
+        .on_some_hosts("the kernel was built without SCTP"),
+    Attack::new(CLASS, "net.ping", ping, UNHEARD)
+        .on_some_hosts("the kernel lets nobody ping without privileges"),
     attack("net.udp-again-after-nowhere", udp_again),
     attack("net.udp-loopback", |scene| udp(scene, "127.0.0.1")),
     attack("net.udp-own-address", |scene| udp(scene, scene.get("address")?)),
     attack("net.udp-connected", udp_connected),
     attack("net.name-lookup", lookup),
+    attack("net.vsock-local", |scene| vsock(scene, 1))
+        .on_some_hosts("the kernel has no local sockets of machines"),
+    attack("net.vsock-own", |scene| vsock(scene, scene.number("vsock-own")?))
+        .on_some_hosts("this is no machine with such sockets"),
+    Attack::new(CLASS, "net.address-by-ioctl", change_address, UNCHANGED).as_root().in_town(),
 ];
+
+/// The network of a session belongs to nobody in it.
+const UNCHANGED: &[(&str, &str)] =
+    &[("EPERM", layer::NO_PRIVILEGE), ("EACCES", layer::NO_PRIVILEGE)];
 
 fn heard(stage: &Stage, shot: &Shot) -> Option<String> {
     stage.heard(shot)
@@ -66,7 +78,7 @@ fn say(scene: &Scene, to: SocketAddr) -> Outcome {
 }
 
 /// An address as the kernel takes it.
-fn written(address: Ipv4Addr, port: u16) -> Vec<u8> {
+pub(super) fn written(address: Ipv4Addr, port: u16) -> Vec<u8> {
     let mut bytes = (libc::AF_INET as u16).to_ne_bytes().to_vec();
     bytes.extend(port.to_be_bytes());
     bytes.extend(address.octets());
@@ -74,7 +86,7 @@ fn written(address: Ipv4Addr, port: u16) -> Vec<u8> {
     bytes
 }
 
-fn connect(socket: &impl AsRawFd, to: &[u8]) -> Result<(), Lost> {
+pub(super) fn connect(socket: &impl AsRawFd, to: &[u8]) -> Result<(), Lost> {
     call(libc::SYS_connect, &[signed(socket.as_raw_fd()), at(to), to.len()])?;
     Ok(())
 }
@@ -191,4 +203,27 @@ fn lookup(scene: &Scene) -> Outcome {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.send_to(&question, address(scene, scene.get("address")?, "udp")?)?;
     Ok("sent".into())
+}
+
+/// To whoever listens beside the network: a computer in a computer has such a way to its host.
+fn vsock(scene: &Scene, computer: usize) -> Outcome {
+    let socket = open_by(libc::SYS_socket, &[flags(libc::AF_VSOCK), flags(libc::SOCK_STREAM), 0])?;
+    let to = crate::stage::vsock_address(scene.number("vsock")? as u32, computer as u32);
+    connect(&socket, &to)?;
+    let token = scene.token()?;
+    call(libc::SYS_write, &[signed(socket.as_raw_fd()), at(token), token.len()])?;
+    Ok("said".into())
+}
+
+/// Gives the loopback a second address.
+fn change_address(_: &Scene) -> Outcome {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let mut wanted = [0u8; 40];
+    let parts = [(0, b"lo:7".to_vec()), (16, written(Ipv4Addr::new(192, 0, 2, 77), 0))];
+    for (place, bytes) in parts {
+        wanted.iter_mut().skip(place).zip(bytes).for_each(|(there, byte)| *there = byte);
+    }
+    let registers = [signed(socket.as_raw_fd()), libc::SIOCSIFADDR as usize, at(&wanted)];
+    call(libc::SYS_ioctl, &registers)?;
+    Ok("an address".into())
 }

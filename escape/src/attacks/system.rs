@@ -25,20 +25,23 @@ const fn reads(name: &'static str, path: &'static str) -> Attack {
 }
 
 pub(crate) const TABLE: &[Attack] = &[
-    writes("write.sysrq-trigger", "/proc/sysrq-trigger").on_some_hosts(),
+    writes("write.sysrq-trigger", "/proc/sysrq-trigger").on_some_hosts("the kernel has no SysRq"),
     writes("write.core_pattern", "/proc/sys/kernel/core_pattern"),
-    writes("write.modprobe", "/proc/sys/kernel/modprobe").on_some_hosts(),
+    writes("write.modprobe", "/proc/sys/kernel/modprobe")
+        .on_some_hosts("the kernel has no modules"),
     writes("write.drop_caches", "/proc/sys/vm/drop_caches"),
     writes("write.panic", "/proc/sys/kernel/panic"),
     writes("write.randomize_va_space", "/proc/sys/kernel/randomize_va_space"),
     writes("write.suid_dumpable", "/proc/sys/fs/suid_dumpable"),
     writes("write.protected_symlinks", "/proc/sys/fs/protected_symlinks"),
     writes("write.hostname", "/proc/sys/kernel/hostname"),
-    Attack::new(CLASS, "write.binfmt_misc", register_interpreter, OWNED).as_root().on_some_hosts(),
+    Attack::new(CLASS, "write.binfmt_misc", register_interpreter, OWNED)
+        .as_root()
+        .on_some_hosts("the kernel has no binfmt_misc"),
     Attack::new(CLASS, "write.max_user_namespaces", allow_namespaces, OWNED),
     writes("write.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
     writes("write.irq", "/proc/irq/default_smp_affinity"),
-    reads("read.kcore", "/proc/kcore").on_some_hosts(),
+    reads("read.kcore", "/proc/kcore").on_some_hosts("the kernel does not show its memory"),
     reads("read.kmsg", "/proc/kmsg"),
     reads("read.kpageflags", "/proc/kpageflags"),
     reads("read.slabinfo", "/proc/slabinfo"),
@@ -54,8 +57,12 @@ pub(crate) const TABLE: &[Attack] = &[
     Attack::new(CLASS, "sys.present", |_| read("/sys/kernel/uevent_seqnum"), GONE),
     Attack::new(CLASS, "sys.uevent_helper", release_agent, GONE).as_root(),
     Attack::new(CLASS, "sys.cgroups", |_| list("/sys/fs/cgroup"), GONE),
-    Attack::new(CLASS, "dev.disk", disk, GONE).as_root().on_some_hosts(),
-    Attack::new(CLASS, "dev.mem", |_| read("/dev/mem"), GONE).as_root().on_some_hosts(),
+    Attack::new(CLASS, "dev.disk", disk, GONE)
+        .as_root()
+        .on_some_hosts("there is no disk, or the supervisor keeps it"),
+    Attack::new(CLASS, "dev.mem", |_| read("/dev/mem"), GONE)
+        .as_root()
+        .on_some_hosts("the kernel does not show the memory"),
     Attack::new(CLASS, "dev.kmsg", |_| read("/dev/kmsg"), GONE).as_root(),
     Attack::new(
         CLASS,
@@ -64,7 +71,7 @@ pub(crate) const TABLE: &[Attack] = &[
         &[("EACCES", layer::NO_PRIVILEGE), ("EPERM", layer::NO_PRIVILEGE)],
     )
     .as_root()
-    .on_some_hosts(),
+    .on_some_hosts("the supervisor keeps CAP_SYS_RESOURCE"),
 ];
 
 /// The limit belongs to a user namespace. Bare, to one of the attack's own.

@@ -1,11 +1,12 @@
-//! Attacks on grants and revocations, and on the host's files that a session sees, through the real
-//! keeper.
+//! Attacks on grants and revocations, on the host's files that a session sees, and on the program of
+//! PID 1, through the real keeper.
 //!
 //! The host's side is the attacker's accomplice here: it swaps folders while they are granted, and
 //! writes a canary into a folder after it was taken away. Each person's attacks are made by a
 //! process of that person's own, which is this program again with the word `engine`; it says what
 //! came of each on one line.
 
+mod itself;
 mod revoked;
 mod room;
 mod shown;
@@ -67,7 +68,7 @@ pub(crate) fn main(arguments: &[String]) {
         return;
     };
     let scene = room::Attacked { programs: PathBuf::from(programs), profile: profile.clone() };
-    let mut came = vec![swapped::attack(&scene)];
+    let mut came = vec![swapped::attack(&scene), itself::attack(&scene)];
     came.extend(revoked::attacks(&scene));
     came.extend(shown::attacks(&scene));
     for (attack, verdict) in came {
@@ -81,6 +82,7 @@ fn write(attack: &str, verdict: &Verdict) -> String {
         Verdict::Contained(text) => ("contained", text),
         Verdict::Escaped(text) => ("escaped", text),
         Verdict::Vacuous(text) => ("vacuous", text),
+        Verdict::Unexpected(text) => ("unexpected", text),
         Verdict::ByDesign(text) => ("by-design", text),
         Verdict::NotRun(text) => ("not-run", text),
     };
@@ -97,6 +99,7 @@ fn read(said: &str) -> Vec<Came> {
             let verdict = match word {
                 "contained" => Verdict::Contained(text),
                 "escaped" => Verdict::Escaped(text),
+                "unexpected" => Verdict::Unexpected(text),
                 "by-design" => Verdict::ByDesign(text),
                 "not-run" => Verdict::NotRun(text),
                 _ => Verdict::Vacuous(text),
@@ -143,6 +146,7 @@ mod tests {
             Verdict::Contained("a".into()),
             Verdict::Escaped("b".into()),
             Verdict::Vacuous("c".into()),
+            Verdict::Unexpected("u".into()),
             Verdict::ByDesign("d".into()),
             Verdict::NotRun("e".into()),
         ] {

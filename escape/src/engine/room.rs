@@ -181,6 +181,12 @@ impl Talk {
         (!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned())
     }
 
+    /// Whether there is something to hear.
+    pub(super) fn has_said(&self) -> bool {
+        let mut ready = [PollFd::new(&self.output, PollFlags::IN)];
+        poll(&mut ready, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// Says the last line, and hears everything that follows.
     pub(super) fn finish(mut self, line: &str) -> String {
         self.say(line);

@@ -19,66 +19,89 @@ use std::process::{Command, Stdio};
 /// What is hidden.
 const CANARY: &str = "the-canary-of-a-hidden-file";
 
-/// Attacks: a name, and lines of Python after which `seen` is what was read, or `CANARY` for a
-/// change. `direct` can be written to, `brokered` by rules; `a/.env` is hidden in both, and `home/.ssh` and
-/// `home/.netrc` are hidden.
-const ATTACKS: [(&str, &str); 24] = [
-    ("read-hidden-folder", "seen = get('home/.ssh/id')"),
-    ("read-hidden-file", "seen = get('home/.netrc')"),
-    ("read-hidden-by-link", "seen = get('home/link/id')"),
-    ("read-hidden-by-root", "seen = get('/proc/self/root' + os.getcwd() + '/home/.netrc')"),
-    ("read-hidden-by-place", "os.chdir('home/.ssh'); seen = get('/proc/self/cwd/id')"),
+/// What the program says where it has read a cover: an empty file.
+const EMPTY: &str = "nothing was there: ''";
+
+/// Attacks: a name, lines of Python, and the error that they must end with. After the lines `seen` is
+/// what was read, or `CANARY` for a change. `direct` can be written to, `brokered` by rules; `a/.env` is
+/// hidden in both, and `home/.ssh` and `home/.netrc` are hidden.
+const ATTACKS: [(&str, &str, &str); 24] = [
+    ("read-hidden-folder", "seen = get('home/.ssh/id')", "ENOENT"),
+    ("read-hidden-file", "seen = get('home/.netrc')", EMPTY),
+    ("read-hidden-by-link", "seen = get('home/link/id')", "ENOENT"),
+    ("read-hidden-by-root", "seen = get('/proc/self/root' + os.getcwd() + '/home/.netrc')", EMPTY),
+    ("read-hidden-by-place", "os.chdir('home/.ssh'); seen = get('/proc/self/cwd/id')", "ENOENT"),
     (
         "read-hidden-from-a-handle",
         "fd = os.open('home/other', os.O_PATH); \
          seen = get('../.ssh/id', os.open('home/sub', os.O_RDONLY))",
+        "ENOENT",
     ),
-    ("read-hidden-in-direct", "seen = get('direct/a/.env')"),
-    ("rename-above-hidden", "os.rename('direct/a', 'direct/b'); seen = get('direct/b/.env')"),
-    ("rename-hidden", "os.rename('direct/a/.env', 'direct/x'); seen = get('direct/x')"),
-    ("link-hidden", "os.link('direct/a/.env', 'direct/x'); seen = get('direct/x')"),
-    ("remove-hidden", "os.unlink('direct/a/.env'); seen = CANARY"),
-    ("exchange-hidden", "exchange('direct/plain', 'direct/a/.env'); seen = get('direct/plain')"),
+    ("read-hidden-in-direct", "seen = get('direct/a/.env')", EMPTY),
+    (
+        "rename-above-hidden",
+        "os.rename('direct/a', 'direct/b'); seen = get('direct/b/.env')",
+        EMPTY,
+    ),
+    ("rename-hidden", "os.rename('direct/a/.env', 'direct/x'); seen = get('direct/x')", "EBUSY"),
+    ("link-hidden", "os.link('direct/a/.env', 'direct/x'); seen = get('direct/x')", "EXDEV"),
+    ("remove-hidden", "os.unlink('direct/a/.env'); seen = CANARY", "EBUSY"),
+    (
+        "exchange-hidden",
+        "exchange('direct/plain', 'direct/a/.env'); seen = get('direct/plain')",
+        "EBUSY",
+    ),
     (
         "rename-above-hidden-brokered",
         "os.rename('brokered/a', 'brokered/b'); seen = get('brokered/b/.env')",
+        "EBUSY",
     ),
     (
         "rename-hidden-brokered",
         "os.rename('brokered/a/.env', 'brokered/x'); seen = get('brokered/x')",
+        "EXDEV",
     ),
-    ("link-hidden-brokered", "os.link('brokered/a/.env', 'brokered/x'); seen = get('brokered/x')"),
-    ("remove-hidden-brokered", "os.unlink('brokered/a/.env'); seen = CANARY"),
+    (
+        "link-hidden-brokered",
+        "os.link('brokered/a/.env', 'brokered/x'); seen = get('brokered/x')",
+        "EXDEV",
+    ),
+    ("remove-hidden-brokered", "os.unlink('brokered/a/.env'); seen = CANARY", "EROFS"),
     (
         "exchange-hidden-brokered",
         "exchange('brokered/plain', 'brokered/a/.env'); seen = get('brokered/plain')",
+        "EXDEV",
     ),
     (
         "exchange-above-hidden-brokered",
         "os.mkdir('brokered/c'); exchange('brokered/c', 'brokered/a'); \
          seen = get('brokered/c/.env')",
+        "EBUSY",
     ),
-    ("write-protected", "put('brokered/.git/hooks/pre-commit'); seen = CANARY"),
+    ("write-protected", "put('brokered/.git/hooks/pre-commit'); seen = CANARY", "EACCES"),
     (
         "write-protected-in-a-new-place",
         "os.makedirs('brokered/z/hooks'); put('brokered/z/hooks/post-merge'); \
          os.rename('brokered/z', 'brokered/.git2'); os.mkdir('brokered/n'); \
          os.rename('brokered/.git2', 'brokered/n/.git'); seen = CANARY",
+        "EACCES",
     ),
-    ("write-beside", "put('home/new'); seen = CANARY"),
-    ("write-to-a-pipe", "os.open('home/pipe', os.O_RDWR | os.O_NONBLOCK); seen = CANARY"),
+    ("write-beside", "put('home/new'); seen = CANARY", "EROFS"),
+    ("write-to-a-pipe", "os.open('home/pipe', os.O_RDWR | os.O_NONBLOCK); seen = CANARY", "EACCES"),
     (
         "connect-to-a-socket",
         "import socket; socket.socket(socket.AF_UNIX).connect('home/socket'); seen = CANARY",
+        "EACCES",
     ),
     (
         "look-at-a-process",
         "seen = CANARY if 'cowork-escape' in get(f'/proc/{sys.argv[2]}/status') else ''",
+        "ENOENT",
     ),
 ];
 
 const PROGRAM: &str = r"
-import ctypes, os, sys
+import ctypes, errno, os, sys
 CANARY = 'the-canary-of-a-hidden-file'
 libc = ctypes.CDLL(None, use_errno=True)
 def get(path, folder=None):
@@ -94,7 +117,7 @@ try:
     exec(sys.argv[3])
     print('WON' if CANARY in seen else f'nothing was there: {seen!r}')
 except OSError as error:
-    print(f'refused: {error}')
+    print(f'refused: {errno.errorcode[error.errno]}')
 ";
 
 /// The tree that is attacked, with what lives in it.
@@ -157,8 +180,8 @@ pub(super) fn attacks(scene: &Attacked) -> Vec<Came> {
     }
     ATTACKS
         .into_iter()
-        .map(|(name, lines)| {
-            let verdict = bare(name, lines).and_then(|()| confined(scene, name, lines));
+        .map(|(name, lines, refusal)| {
+            let verdict = bare(name, lines).and_then(|()| confined(scene, name, lines, refusal));
             (format!("view-{name}"), verdict.unwrap_or_else(Verdict::Vacuous))
         })
         .collect()
@@ -187,7 +210,7 @@ fn bare(name: &str, lines: &str) -> Result<(), String> {
     Err(format!("does not win on the bare host: {said} {complaint}"))
 }
 
-fn confined(scene: &Attacked, name: &str, lines: &str) -> Result<Verdict, String> {
+fn confined(scene: &Attacked, name: &str, lines: &str, refusal: &str) -> Result<Verdict, String> {
     let tree = tree(name)?;
     let mut room: Room = scene.viewing(&view(&tree.ground.0)?)?;
     let words = arguments(&tree.ground.0, lines);
@@ -196,6 +219,10 @@ fn confined(scene: &Attacked, name: &str, lines: &str) -> Result<Verdict, String
     match said.trim_end() {
         "WON" => Ok(Verdict::Escaped("the canary was read, or the change made".into())),
         "" => Err("the session's attacker said nothing".into()),
-        other => Ok(Verdict::Contained(other.lines().last().unwrap_or_default().to_owned())),
+        other => {
+            let last = other.lines().last().unwrap_or_default().to_owned();
+            let expected = last == refusal || last.strip_prefix("refused: ") == Some(refusal);
+            Ok(if expected { Verdict::Contained(last) } else { Verdict::Unexpected(last) })
+        }
     }
 }

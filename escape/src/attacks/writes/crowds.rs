@@ -24,6 +24,7 @@ pub(crate) const TABLE: &[Attack] = &[
     crowd("crowd.threads", |scene| after(scene, threads)),
     crowd("crowd.killed-in-the-middle", |scene| after(scene, killed)),
     crowd("crowd.threads-killed-in-the-middle", |scene| after(scene, killed_threads)),
+    crowd("crowd.stopped-in-the-middle", stopped),
 ];
 
 /// The work that must go on.
@@ -129,6 +130,32 @@ fn killed_threads(scene: &Scene) -> Outcome {
         });
         leave(0)
     })
+}
+
+/// Children that call without end, and are stopped while they do: nobody is served less meanwhile.
+fn stopped(scene: &Scene) -> Outcome {
+    const WANTED: usize = 300;
+    let path = text(&on(scene, "free/file")?)?;
+    let mut children = Vec::new();
+    for number in 0..WANTED {
+        match fork()? {
+            0 => loop {
+                write_once(&path);
+            },
+            child => {
+                std::thread::sleep(Duration::from_micros(200 + 37 * (number as u64 % 40)));
+                call(libc::SYS_kill, &[child, flags(libc::SIGSTOP)])?;
+                children.push(child);
+            }
+        }
+    }
+    let outcome =
+        after(scene, |_| Ok(format!("{WANTED} processes stopped in the middle of calls")));
+    for child in children {
+        call(libc::SYS_kill, &[child, flags(libc::SIGKILL)])?;
+        call(libc::SYS_wait4, &[child, 0, 0, 0])?;
+    }
+    outcome
 }
 
 fn kill_callers(scene: &Scene, busy: fn(&std::ffi::CStr) -> !) -> Outcome {

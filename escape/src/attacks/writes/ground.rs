@@ -140,7 +140,11 @@ fn is_refused(path: &str) -> bool {
         [folder, hooks, name] => is_repository(folder) && hooks == "hooks" && !is_sample(name),
         _ => false,
     });
-    protected || hook
+    // Below this folder no type is refused.
+    let excepted = parts.iter().rev().skip(1).any(|part| part == "node_modules");
+    let ending = |name: &String| name.rsplit_once('.').is_some_and(|(_, ending)| ending == "exe");
+    let program = parts.last().is_some_and(ending) && !excepted;
+    protected || hook || program
 }
 
 /// A name without what some file system ignores.
@@ -172,10 +176,20 @@ mod tests {
             ".git./hooks/x",
             ".git::$INDEX_ALLOCATION/hooks/x",
             "site.git/hooks/update",
+            "free/x.exe",
+            "free/node_modules.exe",
+            "tools/X.EXE",
         ] {
             assert!(is_refused(path), "{path}");
         }
-        for path in ["protected", ".git/hooks/x.sample", ".git/hooks", "free/file", ".git/config"] {
+        for path in [
+            "protected",
+            ".git/hooks/x.sample",
+            ".git/hooks",
+            "free/file",
+            ".git/config",
+            "node_modules/deep/x.exe",
+        ] {
             assert!(!is_refused(path), "{path}");
         }
     }

@@ -12,6 +12,7 @@ mod mounts;
 mod names;
 mod races;
 mod trials;
+mod types;
 
 use crate::attack::{Attack, layer};
 use crate::scene::{Lost, Outcome, Scene, YARD};
@@ -21,6 +22,7 @@ pub(crate) use handles::TABLE as HANDLES;
 pub(crate) use mounts::TABLE as MOUNTS;
 pub(crate) use names::TABLE as NAMES;
 pub(crate) use races::TABLE as RACES;
+pub(crate) use types::TABLE as TYPES;
 
 const CLASS: &str = "writes";
 
