@@ -9,6 +9,8 @@ use cowork_policy::Access;
 use cowork_policy::plan::GrantRequest;
 
 pub(crate) const GRANT: &str = "grant";
+/// What is left to do for a session that was made in advance.
+pub(crate) const FURNISHED: &str = "session made in advance: its folder";
 pub(crate) const REVOKE: &str = "revoke";
 pub(crate) const REVOKE_HELD: &str = "revoke, 4 holders killed";
 pub(crate) const PAUSE: &str = "pause of 20 processes";
@@ -36,6 +38,9 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
             book.took(name, granted);
             book.took(REVOKE, took);
         }
+        let (ready, _) = engine.create(&[])?;
+        book.took(FURNISHED, engine.grant(&ready, &project)?);
+        engine.destroy(ready)?;
         match site.need_built() {
             Ok(()) => {
                 revoke_held(&mut engine, &project, &other, book)?;

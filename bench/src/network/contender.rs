@@ -3,9 +3,9 @@
 use super::cost;
 use super::line::{Line, Running};
 use super::server::LAST;
-use super::{bulk, cold, crowd, flows, kept, new};
+use super::{bulk, cold, crowd, crowded, crowded_memory, flows, kept, new};
 use crate::book::Book;
-use crate::memory::to_f64;
+use crate::memory::{MIB, to_f64};
 use crate::options::Effort;
 use crate::stopped::Stopped;
 use serde_json::Value;
@@ -81,7 +81,7 @@ pub(super) struct Contender {
     // Ends before what it goes through.
     client: Line,
     counted: Counted,
-    _through: Vec<Running>,
+    through: Vec<Running>,
     /// Takes part in every so manieth round.
     every: usize,
     moved: Moved,
@@ -110,7 +110,7 @@ impl Contender {
         let whole = took.mul_f64(to_f64(bulk_bytes(effort)) / to_f64(PROBE));
         let every = if whole > SLOW * effort.pick(1, 10) { effort.pick(2, 4) } else { 1 };
         let moved = Moved { way: Some(0), server: Some(0), ..Moved::default() };
-        Ok(Self { title, client, counted, _through: through, every, moved })
+        Ok(Self { title, client, counted, through, every, moved })
     }
 
     pub(super) fn title(&self) -> &'static str {
@@ -232,6 +232,7 @@ impl Contender {
     ) -> Result<(), Stopped> {
         let opened = self.client.ask(&format!("hold {wanted}"))?;
         meanwhile(book);
+        self.memory(wanted, book);
         let used = self.client.ask("again")?;
         self.client.ask("hold 0")?;
         let [opening, using] =
@@ -240,7 +241,31 @@ impl Contender {
         let failed = failed.map(|why| format!("; {why}")).unwrap_or_default();
         let how = format!("opened in {opening} ms, all used in {using} ms{failed}");
         book.value(&flows(wanted, self.title), to_f64(count(&used)), "flows", &how);
+        let each = format!("{} connections, 16 at a time", count(&used));
+        for (what, answer) in [("opened", &opened), ("used", &used)] {
+            let took = times(answer).into_iter().sum::<Duration>().as_secs_f64() * 1e3;
+            book.value(&crowded(wanted, what, self.title), took, "ms", &each);
+        }
         Ok(())
+    }
+
+    /// Notes how much memory is on the way, with all that was started for it; for ours that of the
+    /// egress process and of the daemon, which keeps its record.
+    fn memory(&self, open: u64, book: &mut Book) {
+        let roots = self.counted.processes.iter().copied().filter(|pid| *pid != 0);
+        // What others are made of is started by them; what our daemon starts is more than the way.
+        let others = !self.through.is_empty() || self.counted.client == Within::Yes;
+        let of = |pid| if others { super::peers::tree(pid) } else { vec![pid] };
+        let mut all: Vec<u32> = roots.flat_map(of).collect();
+        all.sort_unstable();
+        all.dedup();
+        // One that has just ended has none.
+        let seen: Vec<_> = all.iter().filter_map(|pid| cost::memory_of(*pid).ok()).collect();
+        let Some((_, how)) = seen.first() else { return };
+        let bytes = seen.iter().map(|(bytes, _)| bytes).sum::<u64>();
+        let client = if self.counted.client == Within::Yes { ", with the client" } else { "" };
+        let how = format!("{how} of {} processes{client}", seen.len());
+        book.value(&crowded_memory(open, self.title), to_f64(bytes) / MIB, "MiB", &how);
     }
 
     /// Looks names up, and notes how long that takes.

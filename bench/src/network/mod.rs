@@ -5,9 +5,11 @@
 //! them. Clients inside and outside of sessions are the same program. What cannot be had here is
 //! printed as missing.
 
+mod alone;
 mod client;
 mod contender;
 pub(crate) mod cost;
+pub(crate) mod decisions;
 pub(crate) mod line;
 mod ours;
 mod peers;
@@ -35,6 +37,8 @@ pub(crate) const DIRECT: &str = "direct";
 /// What a session costs without a way out.
 const WITHIN: &str = "within a session";
 pub(crate) const SOCATS: &str = "two socats";
+/// The same process behind what others put before theirs.
+pub(crate) const SOCATS_OURS: &str = "two socats to cowork-egress, CONNECT";
 pub(crate) const BY_NAME: &str = "cowork, by name";
 pub(crate) const BY_ADDRESS: &str = "cowork, address known";
 pub(crate) const CONNECT: &str = "cowork, CONNECT";
@@ -77,6 +81,16 @@ pub(crate) fn processor(who: &str) -> String {
 
 fn flows(number: u64, who: &str) -> String {
     format!("concurrent, {number}: {who}")
+}
+
+/// The time in which many connections were opened, or used once more.
+fn crowded(number: u64, what: &str, who: &str) -> String {
+    format!("concurrent, {number}, {what}: {who}")
+}
+
+/// Memory of whatever is on the way, while many connections are open.
+fn crowded_memory(number: u64, who: &str) -> String {
+    format!("memory on the way, {number} open: {who}")
 }
 
 /// What this program is when it is started for a part of the work; nothing for the whole.
@@ -194,6 +208,7 @@ impl Field<'_> {
 pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result<(), Stopped> {
     let place = Place::prepare(site)?;
     let effort = options.effort;
+    decisions::measure(effort, book)?;
     let mut field = Field { effort, order: Vec::new(), contenders: Vec::new(), book };
     let direct = |port: u16| {
         let line = Line::start(&mut place.client("known", "127.0.0.1", port))?;
@@ -222,6 +237,7 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
         enter(&place, ours, &mut field);
     }
     field.add(SOCATS, peers::two_socats(&place));
+    field.add(SOCATS_OURS, peers::two_socats_to_ours(&place));
     field.add(SRT, peers::srt(&place));
     for proxy in Proxy::PLAIN {
         field.add(proxy.title(), proxy.start(&place));
@@ -283,7 +299,7 @@ fn run(place: &Place<'_>, ours: Option<&Ours>, field: &mut Field<'_>) {
             Ok(())
         });
     }
-    for number in effort.pick(&[1, 100][..], &[1, 10, 100, 1000]) {
+    for number in &[1, 10, 100, 1000] {
         field.all(|contender, book| {
             let ours = ours.filter(|_| contender.title() == BY_ADDRESS);
             contender.flows(*number, book, |book| {

@@ -4,7 +4,7 @@
 use super::Place;
 use super::contender::{Counted, Within};
 use super::line::{Line, Running, free_port};
-use super::server::CERTIFICATE;
+use super::server::{CERTIFICATE, NAME};
 use crate::peers::Peer;
 use crate::site::Site;
 use crate::stopped::Stopped;
@@ -104,9 +104,27 @@ impl Proxy {
 
 /// A client that goes through two relays, as into a sandbox without a network of its own.
 pub(super) fn two_socats(place: &Place<'_>) -> Result<(Line, Through), Stopped> {
+    let (port, running) = relays(place, "socat", place.far.ports[0])?;
+    // The relays are where the server is, for the client.
+    let client = place.client("known", "127.0.0.1", port);
+    through(client, running)
+}
+
+/// The same to the proxy of an egress process.
+pub(super) fn two_socats_to_ours(place: &Place<'_>) -> Result<(Line, Through), Stopped> {
+    let far = place.far.ports[0];
+    let (egress, proxy) = super::alone::start(place, far)?;
+    let (port, mut running) = relays(place, "socat-to-ours", proxy)?;
+    running.push(egress);
+    let client = place.client(&format!("connect=127.0.0.1:{port}"), NAME, far);
+    through(client, running)
+}
+
+/// Two relays to a port of this host's, and the port that leads there.
+fn relays(place: &Place<'_>, name: &str, far: u16) -> Result<(u16, Vec<Running>), Stopped> {
     let socat = find(place.site, "socat")?;
-    let socket = place.site.at("socat");
-    let (port, far) = (free_port()?, place.far.ports[0]);
+    let socket = place.site.at(name);
+    let port = free_port()?;
     let between = socket.display();
     let mut outer = place.site.command(&socat);
     outer.arg(format!("UNIX-LISTEN:{between},fork")).arg(format!("TCP:127.0.0.1:{far}"));
@@ -117,9 +135,7 @@ pub(super) fn two_socats(place: &Place<'_>) -> Result<(Line, Through), Stopped> 
     outer.until(|| std::fs::symlink_metadata(&socket).is_ok())?;
     let mut inner = Running::start(&mut inner)?;
     inner.await_port(port)?;
-    // The relays are where the server is, for the client.
-    let client = place.client("known", "127.0.0.1", port);
-    through(client, vec![outer, inner])
+    Ok((port, vec![outer, inner]))
 }
 
 /// A client in a sandbox of `srt`, with its relays and its proxy.
@@ -158,7 +174,7 @@ fn find(site: &Site, program: &str) -> Result<PathBuf, Stopped> {
 }
 
 /// A process and all that descend from it.
-fn tree(root: u32) -> Vec<u32> {
+pub(super) fn tree(root: u32) -> Vec<u32> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
