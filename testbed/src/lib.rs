@@ -21,6 +21,18 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Says aloud, past the capture of the test harness, that something did not run; whoever runs all tests
+/// counts it (`COWORK_NOT_RUN` names the file).
+pub fn not_run(what: &str, why: &str) {
+    let line = format!("NOT RUN: {what}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
+    if let Some(path) = std::env::var_os("COWORK_NOT_RUN") {
+        let file = std::fs::File::options().create(true).append(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.expect("what did not run can be counted");
+    }
+}
+
 /// Who starts a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Person {

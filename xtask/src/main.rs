@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             eprint!("{USAGE}");
             ExitCode::from(2)
         }
-        Err(Failure::Sentence(sentence)) => {
+        Err(Failure::Sentence(sentence) | Failure::Missing(sentence)) => {
             eprintln!("error: {sentence}");
             ExitCode::FAILURE
         }

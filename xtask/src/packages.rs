@@ -17,7 +17,9 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 35] = [
+const NEEDS: [Need; 36] = [
+    // Access control lists, in sessions and on the host.
+    program("acl", "setfacl"),
     program("git", "git"),
     // The linker of every build, and the compiler that is run in sessions.
     program("gcc", "gcc"),

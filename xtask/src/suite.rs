@@ -6,7 +6,9 @@
 
 use crate::workspace::{Failure, Profile, build, built, cargo, demanding, line, succeed};
 use crate::{api, fuzz, kernel, mcp, npm, packages, run, sdk, tidy};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -42,11 +44,16 @@ const STEPS: [Step; 15] = [
 ];
 
 /// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed(Duration),
+    /// What ran has passed, and some of it did not run, which is said.
+    Partly(Duration, Vec<String>),
     Failed(Duration),
-    NotRun,
+    /// An earlier step failed.
+    NotReached,
+    /// This host lacks something, which is said.
+    NotRun(Duration, String),
 }
 
 /// Runs every step.
@@ -56,17 +63,31 @@ pub(crate) fn test() -> Result<(), Failure> {
             "the tests need root: they start programs as root and as an ordinary user",
         ));
     }
-    let mut outcomes = [Outcome::NotRun; STEPS.len()];
+    let mut outcomes = [const { Outcome::NotReached }; STEPS.len()];
     let mut failure = None;
+    // Of an earlier run.
+    left_out()?;
     for (number, (step, outcome)) in STEPS.iter().zip(&mut outcomes).enumerate() {
         heading(&format!("{}/{} {}", number + 1, STEPS.len(), step.name));
         let start = Instant::now();
         let result = (step.check)();
         let time = start.elapsed();
-        *outcome = if result.is_ok() { Outcome::Passed(time) } else { Outcome::Failed(time) };
-        if let Err(error) = result {
-            failure = Some((step.name, error));
-            break;
+        match result {
+            Ok(()) => {
+                *outcome = match left_out()? {
+                    gaps if gaps.is_empty() => Outcome::Passed(time),
+                    gaps => Outcome::Partly(time, gaps),
+                }
+            }
+            Err(Failure::Missing(why)) => {
+                println!("NOT RUN: {why}");
+                *outcome = Outcome::NotRun(time, why);
+            }
+            Err(error) => {
+                *outcome = Outcome::Failed(time);
+                failure = Some((step.name, error));
+                break;
+            }
         }
     }
     heading("summary");
@@ -84,23 +105,64 @@ fn summary(outcomes: &[Outcome]) -> String {
     let total: Duration = outcomes.iter().map(Outcome::time).sum();
     let lines = STEPS.iter().zip(outcomes).map(|(step, outcome)| {
         let result = match outcome {
-            Outcome::Passed(_) => "passed",
+            Outcome::Passed(_) | Outcome::Partly(..) => "passed",
             Outcome::Failed(_) => "FAILED",
-            Outcome::NotRun => return format!("{:<24} not run\n", step.name),
+            Outcome::NotReached => return format!("{:<24} not run\n", step.name),
+            Outcome::NotRun(_, why) => return format!("{:<24} NOT RUN: {why}\n", step.name),
         };
-        format!("{:<24} {result} {:8.1} s\n", step.name, outcome.time().as_secs_f64())
+        let line = format!("{:<24} {result} {:8.1} s\n", step.name, outcome.time().as_secs_f64());
+        let gaps = outcome.gaps().iter().map(|gap| format!("{:<24} {gap}\n", ""));
+        [line].into_iter().chain(gaps).collect()
     });
     let lines: String = lines.collect();
-    format!("{lines}{:<31} {:8.1} s\n", "together", total.as_secs_f64())
+    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    format!(
+        "{lines}{:<31} {:8.1} s\n{} passed, {} failed, {} not run\n",
+        "together",
+        total.as_secs_f64(),
+        count(|outcome| matches!(outcome, Outcome::Passed(_) | Outcome::Partly(..))),
+        count(|outcome| matches!(outcome, Outcome::Failed(_))),
+        count(|outcome| matches!(outcome, Outcome::NotReached | Outcome::NotRun(..)))
+            + outcomes.iter().map(|outcome| outcome.gaps().len()).sum::<usize>(),
+    )
 }
 
 impl Outcome {
     fn time(&self) -> Duration {
         match self {
-            Self::Passed(time) | Self::Failed(time) => *time,
-            Self::NotRun => Duration::ZERO,
+            Self::Passed(time)
+            | Self::Partly(time, _)
+            | Self::Failed(time)
+            | Self::NotRun(time, _) => *time,
+            Self::NotReached => Duration::ZERO,
         }
     }
+
+    /// What of it did not run.
+    fn gaps(&self) -> &[String] {
+        match self {
+            Self::Partly(_, gaps) => gaps,
+            Self::Passed(_) | Self::Failed(_) | Self::NotReached | Self::NotRun(..) => &[],
+        }
+    }
+}
+
+/// Where tests write down what of them did not run.
+fn not_run_file() -> Result<PathBuf, Failure> {
+    Ok(built(Profile::Dev)?.join("not-run"))
+}
+
+/// What was written there, each once, in order. It is forgotten then.
+fn left_out() -> Result<Vec<String>, Failure> {
+    let path = not_run_file()?;
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Failure::at("read", &path, error)),
+    };
+    std::fs::remove_file(&path).map_err(|error| Failure::at("remove", &path, error))?;
+    let lines: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+    Ok(lines.into_iter().collect())
 }
 
 fn is_root() -> Result<bool, Failure> {
@@ -143,7 +205,7 @@ fn programs() -> Result<(), Failure> {
 /// The programs under test are the ones that are shipped; the tests around them are built faster.
 fn tests() -> Result<(), Failure> {
     let mut test = cargo(["test", "--workspace", "--no-fail-fast"]);
-    test.env("RUST_TEST_THREADS", AT_ONCE);
+    test.env("RUST_TEST_THREADS", AT_ONCE).env("COWORK_NOT_RUN", not_run_file()?);
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 
@@ -152,8 +214,7 @@ fn another_kernel() -> Result<(), Failure> {
     let kernel = match kernel::kernel() {
         Ok(kernel) => kernel,
         Err(Failure::Sentence(why)) => {
-            println!("NOT RUN: there is no kernel to be had: {why}");
-            return Ok(());
+            return Err(Failure::Missing(format!("there is no kernel to be had: {why}")));
         }
         Err(failure) => return Err(failure),
     };
@@ -221,14 +282,23 @@ mod tests {
 
     #[test]
     fn a_summary_lists_what_ran_and_what_did_not() {
-        let mut outcomes = [Outcome::NotRun; STEPS.len()];
+        let mut outcomes = [const { Outcome::NotReached }; STEPS.len()];
         outcomes[0] = Outcome::Passed(Duration::from_millis(1250));
         outcomes[1] = Outcome::Failed(Duration::from_secs(61));
+        outcomes[3] = Outcome::NotRun(Duration::from_secs(1), "nothing is there".into());
+        let gaps = ["NOT RUN: pip: no index", "NOT RUN: npm: no registry"].map(String::from);
+        outcomes[4] = Outcome::Partly(Duration::from_secs(2), gaps.into());
         let text = summary(&outcomes);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "packages of the system   passed      1.2 s");
         assert_eq!(lines[1], "format                   FAILED     61.0 s");
         assert_eq!(lines[2], "lints                    not run");
-        assert_eq!(lines[STEPS.len()], "together                            62.2 s");
+        assert_eq!(lines[3], "documentation            NOT RUN: nothing is there");
+        assert!(lines[4].ends_with(" passed      2.0 s"), "{}", lines[4]);
+        assert_eq!(lines[5].trim(), "NOT RUN: pip: no index");
+        assert_eq!(lines[STEPS.len() + 2], "together                            65.2 s");
+        // Steps, and what was left out of one that has passed.
+        let not_run = STEPS.len() - 3 + 2;
+        assert_eq!(lines[STEPS.len() + 3], format!("2 passed, 1 failed, {not_run} not run"));
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Usage,
     /// What was attempted on what, and what became of it.
     Sentence(String),
+    /// What is missing on this host, without which there is nothing to be done.
+    Missing(String),
 }
 
 impl Failure {

@@ -8,6 +8,7 @@
 mod crates;
 mod rust;
 mod source;
+mod supply;
 mod tested;
 
 use crate::generate;
@@ -25,6 +26,7 @@ pub(crate) fn tidy() -> Result<(), Failure> {
     let mut findings = source::check(&files);
     findings.extend(crates::edges()?);
     findings.extend(crates::no_async_runtime()?);
+    findings.extend(supply::check()?);
     findings.extend(lock(&files));
     findings.extend(changelog(&files));
     findings.extend(tested::check(&files));
