@@ -200,11 +200,22 @@ impl Process {
     }
 
     /// Ends it at once.
+    #[track_caller]
     pub(crate) fn kill(&self) {
         self.signal(rustix::process::Signal::KILL);
     }
 
+    /// Sees to it that it does not run any longer, if it still does.
+    pub(crate) fn end(&self) {
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let ended = pid
+            .filter(|_| self.exists())
+            .map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        assert!(matches!(ended, None | Some(Ok(()) | Err(rustix::io::Errno::SRCH))), "{ended:?}");
+    }
+
     /// Sends it a signal.
+    #[track_caller]
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.expect("a process has an id");

@@ -175,13 +175,14 @@ fn a_first_process_killed_before_any_of_its_calls_is_no_session() {
         let calls = sweep(bench, Victim::First, |keeper, _, tracer, what| {
             let made = keeper.create(new_plan());
             let killed = tracer.end();
-            // It may have been killed when it was ready already.
+            // One that dies before it was told anything is replaced, and it may have been killed when
+            // it was ready already, or been the one that waits for the next session.
             let failed = matches!(made, Err(ClientError::Refused(_)));
             assert!(failed || made.is_ok(), "{what}: {made:?}");
             assert!(killed || made.is_ok(), "{what}: {made:?}");
             let mut next = Room::make(keeper, new_plan());
             assert_eq!(next.shell("echo well"), "well\n", "{what}");
-            killed && failed
+            killed
         });
         assert!(calls > 40, "{calls}");
     });
