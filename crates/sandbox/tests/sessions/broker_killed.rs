@@ -16,12 +16,13 @@ use std::time::Duration;
 const KILLS: u64 = 60;
 
 /// Changes files until its input ends, in a folder of its own and in one that all share. `EINTR` says
-/// that a call may have been carried out or not, so that the next may find what it made; whatever
-/// else a call says is told, and so is a call that does not return.
+/// that a call may have been carried out or not, so that the next may find what it made; `ELOOP` that
+/// the link that says `0` was given that very name. Whatever else a call says is told, and so is a
+/// call that does not return.
 const WORKER: &str = "
 import errno, os, random, select, signal, sys, threading, time
 os.chdir(sys.argv[1])
-STORMY = {errno.EINTR, errno.EEXIST, errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR, errno.EPERM}
+STORMY = {errno.EINTR, errno.EEXIST, errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR, errno.EPERM, errno.ELOOP}
 children = []
 for number in range(4):
     pid = os.fork()
