@@ -9,6 +9,8 @@ use cowork_policy::Access;
 use cowork_policy::plan::GrantRequest;
 
 pub(crate) const GRANT: &str = "grant";
+/// The way to the keeper and back, which is in every other number.
+pub(crate) const ROUND: &str = "question that the keeper refuses";
 /// What is left to do for a session that was made in advance.
 pub(crate) const FURNISHED: &str = "session made in advance: its folder";
 pub(crate) const REVOKE: &str = "revoke";
@@ -29,6 +31,7 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
         // Several, because these are the shortest times of all. The first grant of a session makes
         // the map of user ids that the others use again.
         for turn in 0..4 {
+            book.took(ROUND, engine.ask_for_nothing()?);
             let granted = engine.grant(&room, &other)?;
             let (revoked, took) = engine.revoke(&room, &other.name)?;
             if !revoked.killed.is_empty() {
