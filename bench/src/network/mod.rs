@@ -36,6 +36,8 @@ pub(crate) const TITLE: &str = "the way out of a session";
 pub(crate) const DIRECT: &str = "direct";
 /// What a session costs without a way out.
 const WITHIN: &str = "within a session";
+/// What any process in between costs here.
+const RELAY: &str = "a relay that decides nothing";
 pub(crate) const SOCATS: &str = "two socats";
 /// The same process behind what others put before theirs.
 pub(crate) const SOCATS_OURS: &str = "two socats to cowork-egress, CONNECT";
@@ -236,6 +238,7 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
         }
         enter(&place, ours, &mut field);
     }
+    field.add(RELAY, peers::bare_relay(&place));
     field.add(SOCATS, peers::two_socats(&place));
     field.add(SOCATS_OURS, peers::two_socats_to_ours(&place));
     field.add(SRT, peers::srt(&place));

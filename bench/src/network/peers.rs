@@ -102,6 +102,17 @@ impl Proxy {
     }
 }
 
+/// A process in between that decides nothing.
+pub(super) fn bare_relay(place: &Place<'_>) -> Result<(Line, Through), Stopped> {
+    place.site.need_built()?;
+    let port = free_port()?;
+    let mut command = place.site.command("./relay");
+    command.arg(port.to_string()).arg(place.far.ports[0].to_string());
+    let mut relay = Running::start(&mut command)?;
+    relay.await_port(port)?;
+    through(place.client("known", "127.0.0.1", port), vec![relay])
+}
+
 /// A client that goes through two relays, as into a sandbox without a network of its own.
 pub(super) fn two_socats(place: &Place<'_>) -> Result<(Line, Through), Stopped> {
     let (port, running) = relays(place, "socat", place.far.ports[0])?;
