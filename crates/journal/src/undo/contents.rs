@@ -266,16 +266,11 @@ impl Work<'_> {
         &mut self,
         id: ThingId,
         folder: u32,
-        what: (&[u8], &Present),
+        path: &[u8],
     ) -> Result<(), Errno> {
-        let (path, present) = what;
         let names = &self.plan.names;
-        let Some((body, meta)) = names.body(id).zip(target(names, id)) else { return Ok(()) };
-        let known = body.names.iter().filter(|id| names.path(**id).is_some()).count();
-        let others = usize::try_from(present.links).is_ok_and(|links| links > known);
-        if !others || !body.is_touched() || present.kind() != FileKind::File {
-            return Ok(());
-        }
+        let shared = names.thing(id).is_some_and(|thing| self.shared.contains(&thing.body));
+        let Some(meta) = target(names, id).filter(|_| shared) else { return Ok(()) };
         self.rewrite(id, folder, path)?;
         self.adjust(id, folder, path, &meta)?;
         Ok(())

@@ -6,7 +6,7 @@
 use super::describe;
 use super::plan::{Plan, Step, join};
 use crate::hand::{By, Hand, Spot};
-use crate::model::names::{Slot, ThingId};
+use crate::model::names::{BodyId, Slot, ThingId};
 use crate::model::tree::split;
 use crate::model::{Disk, Journal, Present, Scope, last};
 use cowork_api::Text;
@@ -48,6 +48,8 @@ pub(super) struct Work<'a> {
     pub(super) unchanged: HashMap<ThingId, u64>,
     /// The folder in which a name was announced last.
     pub(super) announced: Option<(u32, Text)>,
+    /// Bodies that have names which no record mentions.
+    pub(super) shared: HashSet<BodyId>,
     /// What is to be where.
     claims: HashMap<Slot, ThingId>,
     temporary: u32,
@@ -86,6 +88,7 @@ impl<'a> Work<'a> {
             found: RefCell::default(),
             unchanged: HashMap::new(),
             announced: None,
+            shared: HashSet::new(),
             temporary: 0,
             left,
         }
@@ -94,6 +97,7 @@ impl<'a> Work<'a> {
     /// Does everything; the plan comes back with its report.
     pub(super) fn run(mut self, journal: &Journal, scope: &Scope) -> Result<Plan, Errno> {
         self.find_trash(journal, scope);
+        self.find_shared()?;
         self.watch_folders()?;
         self.unlock_folders()?;
         self.asides()?;
@@ -397,7 +401,7 @@ impl<'a> Work<'a> {
             self.stir(parent)?;
         }
         if let Some(present) = present {
-            self.mend_others(id, folder, (&path, &present))?;
+            self.mend_others(id, folder, &path)?;
             self.at(folder, &path, |hand, by, spot| {
                 if present.is_folder() {
                     hand.remove_folder_entry(by, spot)

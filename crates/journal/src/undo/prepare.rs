@@ -1,9 +1,11 @@
 //! What an undo looks up before it begins, and tidies up when it is done.
 
 use super::execute::Work;
+use super::plan::Step;
 use crate::model::names::{Slot, ThingId, Trace};
 use crate::model::{Disk, Journal, Scope};
 use crate::record::{Record, Saved};
+use cowork_api::files::FileKind;
 use cowork_sys::ignore;
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -27,6 +29,30 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Finds out which files that lose a name, and are to be as they were, have names that no record
+    /// mentions. Later their number says less: what goes may be kept as one more name.
+    pub(super) fn find_shared(&mut self) -> Result<(), Errno> {
+        let names = &self.plan.names;
+        for id in
+            self.plan.steps.iter().filter(|(_, step)| **step == Step::Remove).map(|(id, _)| id)
+        {
+            let Some((thing, body)) = names.thing(*id).zip(names.body(*id)) else { continue };
+            if !body.is_touched() || self.shared.contains(&thing.body) {
+                continue;
+            }
+            let Some(path) = names.path(*id) else { continue };
+            let Some(present) = self.disk.present(thing.folder, &path)? else { continue };
+            let named = body.names.iter().filter(|id| names.path(**id).is_some()).count();
+            let kept = self.trash.get(&(thing.folder, present.inode)).map_or(0, Vec::len);
+            if present.kind() == FileKind::File
+                && usize::try_from(present.links).is_ok_and(|links| links > named + kept)
+            {
+                self.shared.insert(thing.body);
+            }
+        }
+        Ok(())
     }
 
     /// Where in the trash a removed thing is.

@@ -370,3 +370,47 @@ fn what_was_not_kept_is_said() {
     assert_eq!(std::fs::read(bed.at("docs/1.txt")).unwrap(), b"text 1\n");
     assert_eq!(std::fs::metadata(bed.at("large.bin")).unwrap().len(), 300_004);
 }
+
+#[test]
+fn new_names_of_a_file_of_several_come_again_with_its_contents() {
+    for written in ["one", "two", "three", "four"] {
+        for trash in [Trash::Beside, Trash::None] {
+            let what = format!("written as `{written}`, with {trash:?}");
+            let bed = Bed::with("names", trash, Caps::default());
+            std::fs::write(bed.at("one"), "before").unwrap();
+            std::fs::hard_link(bed.at("one"), bed.at("two")).unwrap();
+            let before = bed.snapshot();
+            bed.set(|command| {
+                command.link("one", "three").unwrap();
+                command.link("two", "four").unwrap();
+                command.write(written, b"longer than before").unwrap();
+            });
+            let after = bed.snapshot();
+            for _ in 0..2 {
+                let undone = bed.undo_all();
+                assert_eq!((undone.lost, undone.conflicts), (vec![], vec![]), "{what}");
+                same(&bed.snapshot(), &before, &format!("{what}: undone"));
+                let redone = bed.redo();
+                assert_eq!((redone.lost, redone.conflicts), (vec![], vec![]), "{what}");
+                same_but_links(&bed.snapshot(), &after, &format!("{what}: redone"));
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_go_alone_leave_the_contents_of_those_that_stay() {
+    let bed = Bed::new("names");
+    std::fs::write(bed.at("one"), "before").unwrap();
+    std::fs::hard_link(bed.at("one"), bed.at("two")).unwrap();
+    bed.set(|command| {
+        command.link("one", "three").unwrap();
+        command.link("two", "four").unwrap();
+        command.write("one", b"longer than before").unwrap();
+    });
+    let undone = bed.undo(Sets::All, &["three", "four"], Choice::Refuse);
+    assert_eq!((undone.lost, undone.conflicts), (vec![], vec![]));
+    let names: Vec<String> = bed.snapshot().into_keys().collect();
+    assert_eq!(names, ["", "one", "two"]);
+    assert_eq!(std::fs::read(bed.at("one")).unwrap(), b"longer than before");
+}
