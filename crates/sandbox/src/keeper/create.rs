@@ -7,6 +7,7 @@ use crate::keeper::door::{self, Door, Doors};
 use crate::keeper::filters::Filters;
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids::{Maps, PoolId};
+use crate::keeper::interfaces::{self, Shown};
 use crate::keeper::network::Networks;
 use crate::keeper::newborn::{Kind, Newborn};
 use crate::keeper::nursery::{Birth, Born, Nursery, Unborn};
@@ -271,17 +272,19 @@ impl Maker<'_> {
             }
         };
         let made = self.grounds.within(Ground::HostView, || Ok(home_mount(from, mapping)));
-        made.map_err(unable)?.map(Some)
+        let (folder, mount, identity) = made.map_err(unable)??;
+        interfaces::refuse(&mut self.grounds.mounts, folder.as_fd(), from, Shown::Inside)?;
+        Ok(Some((mount, identity)))
     }
 }
 
-/// Copies the mount of a home on disk. In root mode its files are stored as `nobody` and shown as
+/// Opens a home on disk and copies its mount. In root mode its files are stored as `nobody` and shown as
 /// the session's: whoever has the id next cannot read them, and nothing needs to change owner when
 /// a session ends.
 fn home_mount(
     from: &Path,
     mapping: Option<BorrowedFd<'_>>,
-) -> Result<(OwnedFd, Identity), Failure> {
+) -> Result<(OwnedFd, OwnedFd, Identity), Failure> {
     let named = || format!("use `{}` as the session's home", from.display());
     let refused = |failed: Failed| failed.into_failure(FailureCode::FolderRefused);
     let folder = crate::folder::open_exactly(from).step(named).map_err(refused)?;
@@ -327,7 +330,7 @@ fn home_mount(
         }),
         outcome => {
             outcome.step(named).map_err(refused)?;
-            Ok((mount, identity))
+            Ok((folder, mount, identity))
         }
     }
 }

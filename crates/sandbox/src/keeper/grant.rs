@@ -9,6 +9,7 @@ use crate::keeper::Session;
 use crate::keeper::door::{self, Door};
 use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids;
+use crate::keeper::interfaces::{self, Shown};
 use crate::keeper::staged::{self, Layers, Staging};
 use crate::keeper::tree::Hold;
 use crate::kernel::{Extent, Failed, Step, copy_mount, locate, path_of, restrict};
@@ -96,6 +97,15 @@ pub(crate) fn make_mount(
         let seen = See { standing, at, grant, writing, folder, owner, points: &points };
         seen.find(staging)
     })?;
+    // A view of the host's tree has them covered.
+    if !session.sees_host {
+        let shown = match grant.access {
+            // What is mounted inside is no part of a layer.
+            Access::Staged => Shown::Itself,
+            Access::Read | Access::Write | Access::Direct => Shown::Inside,
+        };
+        interfaces::refuse(&mut grounds.mounts, found.folder.as_fd(), path, shown)?;
+    }
     let mapping = mapping(proof, session, found.owner)?;
     let mount = match found.mount {
         Base::Plain(mount) => {

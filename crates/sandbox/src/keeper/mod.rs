@@ -22,6 +22,7 @@ mod folders;
 mod grant;
 mod grounds;
 mod ids;
+mod interfaces;
 mod limits;
 mod measure;
 mod netlink;

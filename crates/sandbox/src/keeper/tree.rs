@@ -307,16 +307,12 @@ impl MountList {
 
     /// What is mounted inside `folder`.
     pub(crate) fn inside(&mut self, folder: &Path) -> Vec<PathBuf> {
-        let points = self.current().iter().map(|mount| &mount.point);
+        let points = self.list().iter().map(|mount| &mount.point);
         points.filter(|point| *point != folder && point.starts_with(folder)).cloned().collect()
     }
 
     /// Everything that is mounted.
-    pub(crate) fn all(&mut self) -> Vec<Mount> {
-        self.current().to_vec()
-    }
-
-    fn current(&mut self) -> &[Mount] {
+    pub(crate) fn list(&mut self) -> &[Mount] {
         // The kernel marks the file when the namespace changes, and takes the mark off by poll.
         let mut watched = [PollFd::new(&self.file, PollFlags::PRI)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -345,6 +341,8 @@ impl MountList {
 #[derive(Clone, Debug)]
 pub(crate) struct Mount {
     pub(crate) id: u64,
+    /// The one that it is mounted on.
+    pub(crate) parent: u64,
     /// The file system, as its numbers.
     pub(crate) device: String,
     /// Which folder of the file system it shows.
@@ -359,11 +357,12 @@ impl Mount {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let id = fields.next()?.parse().ok()?;
-        let device = fields.nth(1)?.to_owned();
+        let parent = fields.next()?.parse().ok()?;
+        let device = fields.next()?.to_owned();
         let root = unescape(fields.next()?);
         let point = unescape(fields.next()?);
         let kind = fields.skip_while(|field| *field != "-").nth(1)?.to_owned();
-        Some(Self { id, device, root, point, kind })
+        Some(Self { id, parent, device, root, point, kind })
     }
 }
 
@@ -402,7 +401,7 @@ mod tests {
     fn a_line_of_mountinfo_has_what_is_needed() {
         let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw";
         let mount = Mount::parse(line).unwrap();
-        assert_eq!((mount.id, mount.point), (36, PathBuf::from("/mnt 2")));
+        assert_eq!((mount.id, mount.parent, mount.point), (36, 35, PathBuf::from("/mnt 2")));
         assert_eq!((&*mount.device, mount.root), ("98:0", PathBuf::from("/mnt1")));
         assert_eq!(mount.kind, "ext3");
     }

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const INNER: &str = "COWORK_SCENARIO_PROGRAMS";
 /// Tells a scenario with mounts of its own which folder has another one mounted inside.
 const SUBMOUNTED: &str = "COWORK_SCENARIO_SUBMOUNTED";
+/// Tells it which folder is the tree of an image, with what an image has mounted inside.
+const IMAGE: &str = "COWORK_SCENARIO_IMAGE";
 /// What a scenario says when it came to its end.
 const END: &str = "the scenario came to its end";
 /// Longest that one scenario may take on a machine that does other things too.
@@ -68,8 +70,9 @@ fn drive<F: Fn(&Bench)>(people: &[Person], mounts: Mounts, scenario: &F) {
     if let Some(programs) = std::env::var_os(INNER) {
         let root = rustix::process::geteuid().is_root();
         let person = if root { Person::Root } else { Person::User };
-        let submounted = std::env::var_os(SUBMOUNTED).map(PathBuf::from);
-        scenario(&Bench { person, programs: programs.into(), submounted });
+        let folder = |name| std::env::var_os(name).map(PathBuf::from);
+        let (submounted, image) = (folder(SUBMOUNTED), folder(IMAGE));
+        scenario(&Bench { person, programs: programs.into(), submounted, image });
         println!("{END}");
         return;
     }
@@ -81,9 +84,10 @@ fn drive<F: Fn(&Bench)>(people: &[Person], mounts: Mounts, scenario: &F) {
         let outputs = Folder::new(Person::Root, "outputs");
         let (all, copy) = writer(&outputs.path().join("all"));
         let (outside, inside) = (Folder::new(*person, "outside"), Folder::new(*person, "inside"));
+        let image = Folder::new(*person, "image");
         let mut command = match mounts {
             Mounts::OfTheHost => person.command(own_program()),
-            Mounts::Own => with_own_mounts(*person, &outside, &inside),
+            Mounts::Own => with_own_mounts(*person, &outside, &inside, &image),
         };
         command.args(["--exact", name, "--nocapture", "--test-threads=1"]).current_dir("/");
         command.env(INNER, cowork_testbed::programs());
@@ -100,16 +104,21 @@ fn drive<F: Fn(&Bench)>(people: &[Person], mounts: Mounts, scenario: &F) {
 /// This program in a namespace of mounts that shares nothing with the host's, but whose mounts are
 /// shared as the host's are: what a keeper makes there must still not leak out of the keeper.
 ///
-/// The folder `inside` is mounted inside the other one there.
-fn with_own_mounts(person: Person, outside: &Folder, inside: &Folder) -> Command {
+/// The folder `inside` is mounted inside the other one there, and interfaces of the kernel in `proc`
+/// and `deep/sys` of the image.
+fn with_own_mounts(person: Person, outside: &Folder, inside: &Folder, image: &Folder) -> Command {
     outside.write("inside/.keep", "");
+    for name in ["proc/.keep", "deep/sys/.keep", "etc/hostname"] {
+        image.write(name, "");
+    }
     inside.write("secret", "mounted inside\n");
     let mut command = Person::Root.command("unshare");
-    command.env("HOME", person.home()).env(SUBMOUNTED, outside.path());
-    let script = "mount --make-rshared / && mount --bind \"$1\" \"$2\"/inside && shift 2 && \
-                  exec setpriv \"$@\"";
+    command.env("HOME", person.home()).env(SUBMOUNTED, outside.path()).env(IMAGE, image.path());
+    let script = "mount --make-rshared / && mount --bind \"$1\" \"$2\"/inside && \
+                  mount -t proc proc \"$3\"/proc && mount --bind /sys/kernel \"$3\"/deep/sys && \
+                  shift 3 && exec setpriv \"$@\"";
     command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
-    command.args([inside.path(), outside.path()]);
+    command.args([inside.path(), outside.path(), image.path()]);
     let id = person.uid();
     command.arg(format!("--reuid={id}")).arg(format!("--regid={id}")).arg("--clear-groups");
     command.arg(own_program());
@@ -168,6 +177,7 @@ pub(crate) struct Bench {
     pub(crate) person: Person,
     pub(crate) programs: PathBuf,
     submounted: Option<PathBuf>,
+    image: Option<PathBuf>,
 }
 
 impl Bench {
@@ -184,6 +194,11 @@ impl Bench {
     /// A folder of the person with another one mounted at `inside`.
     pub(crate) fn submounted(&self) -> &Path {
         self.submounted.as_deref().expect("the scenario has mounts of its own")
+    }
+
+    /// A folder of the person with interfaces of the kernel mounted at `proc` and `deep/sys`.
+    pub(crate) fn image(&self) -> &Path {
+        self.image.as_deref().expect("the scenario has mounts of its own")
     }
 
     /// A keeper with one such session.

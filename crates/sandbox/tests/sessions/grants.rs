@@ -1,8 +1,13 @@
 //! Making a folder visible in a running session.
 
-use crate::bench::{Room, as_everybody, as_everybody_apart, grant, grant_of, new_plan};
+use crate::bench::{
+    Room, as_everybody, as_everybody_apart, grant, grant_of, new_plan, new_request, plan_of,
+};
 use cowork_api::keeper::{FailureCode, Reply};
 use cowork_api::plan::{Access, Grant, Identity, RootStep};
+use cowork_policy::HostPath;
+use cowork_policy::plan::Home;
+use cowork_testbed::Person;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
@@ -201,6 +206,64 @@ fn mounts_inside_a_folder_come_along_and_are_reported() {
         assert_eq!(room.shell(&format!("cat {at}/inside/secret")), "mounted inside\n");
         let refused = room.shell(&format!("touch {at}/inside/new 2>&1"));
         assert!(refused.contains("Read-only"), "{refused}");
+    });
+}
+
+/// What a granted folder would show of the host is refused however the folder is granted.
+#[test]
+fn interfaces_of_the_kernel_inside_a_folder_are_refused() {
+    as_everybody_apart(|bench| {
+        let (mut keeper, mut room) = bench.room();
+        let image = bench.image();
+        for (folder, point, kind) in [
+            (image.to_path_buf(), image.join("proc"), "proc"),
+            (image.join("deep"), image.join("deep/sys"), "sysfs"),
+        ] {
+            for access in [Access::Read, Access::Write, Access::Direct] {
+                let refused = grant(&mut keeper, &room, grant_of(&folder, "image", access));
+                let refused = refused.expect_err("it shows the host");
+                assert_eq!(refused.code, FailureCode::FolderRefused);
+                let said = format!(
+                    "`{}`, which is mounted inside `{}`, is an interface of the kernel ({kind}), not a \
+                     folder of files",
+                    point.display(),
+                    folder.display()
+                );
+                assert_eq!(refused.sentence, said);
+                assert_eq!(refused.hint, "unmount it, or grant a folder that it is not in");
+            }
+        }
+        let within = grant(&mut keeper, &room, grant_of(&image.join("proc"), "proc", Access::Read));
+        let said = within.expect_err("it is the host's").sentence;
+        assert!(
+            said.ends_with("is an interface of the kernel (proc), not a folder of files"),
+            "{said}"
+        );
+        let listed = room.shell(&format!("ls -A {}", room.granted("")));
+        assert_eq!(listed, "outputs\nskills\nuploads\n");
+        // What has none inside is a folder like any other.
+        grant(&mut keeper, &room, grant_of(&image.join("etc"), "etc", Access::Read))
+            .expect("granted");
+    });
+}
+
+#[test]
+fn a_session_whose_folder_or_home_shows_the_host_is_not_made() {
+    as_everybody_apart(|bench| {
+        let mut granted = new_plan();
+        granted.grants.push(grant_of(bench.image(), "image", Access::Read));
+        let mut at_home = new_request();
+        at_home.home = Home::Folder(HostPath::new(bench.image().join("deep")).expect("a path"));
+        for plan in [granted, plan_of(&at_home)] {
+            let mut keeper = bench.keeper();
+            let request = cowork_api::keeper::Request::Create(Box::new(plan));
+            let refused = crate::bench::ask(&mut keeper, request).expect_err("it shows the host");
+            assert_eq!(refused.code, FailureCode::FolderRefused, "{refused:?}");
+            // Root's home is to be empty beside that.
+            let said = refused.sentence.contains("is an interface of the kernel");
+            assert!(said || bench.person == Person::Root, "{refused:?}");
+            assert_eq!(crate::bench::processes_of(&keeper), Vec::<i32>::new());
+        }
     });
 }
 

@@ -9,6 +9,7 @@
 
 use super::{is_of_host, open};
 use crate::folder::identity;
+use crate::keeper::interfaces::INTERFACES;
 use crate::keeper::tree::Mount;
 use crate::kernel::{Failed, path_of};
 use cowork_api::Text;
@@ -20,29 +21,6 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// File systems that show what runs on the host, or control it.
-const INTERFACES: [&str; 19] = [
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "fusectl",
-    "mqueue",
-    "nfsd",
-    "nsfs",
-    "proc",
-    "pstore",
-    "rpc_pipefs",
-    "securityfs",
-    "sysfs",
-    "tracefs",
-];
 
 /// The places, and a further one for every other name of what is hidden or replaced and for every
 /// interface of the kernel, each after those it lies below. In the host view.

@@ -60,7 +60,7 @@ fn is_of_host(shows: &Shows) -> bool {
 pub(crate) fn look(grounds: &mut Grounds, plan: &SessionPlan) -> Result<Option<Outlook>, Failure> {
     let View::Host(view) = &plan.view else { return Ok(None) };
     check(view)?;
-    let mounts = grounds.mounts.all();
+    let mounts = grounds.mounts.list().to_vec();
     let places = within_host(grounds, || aliases::with_other_names(&mounts, view))?;
     Ok(Some(Outlook { trees: view.trees.clone(), places }))
 }
