@@ -60,11 +60,12 @@ pub(crate) fn guest_seeds() -> Vec<Vec<u8>> {
         data_bytes: Some(1 << 32),
         canary: b"/.sealed".to_vec(),
     };
-    let ready = Began::Ready {
+    let ready = Began::Locked {
         landlock_abi: 7,
         canary: Probe::Refused,
         forbidden_call: Probe::Untested,
         killable: true,
+        scopes: Probe::Passed,
     };
     let ended = FromInit::Ended {
         command: 3,

@@ -31,7 +31,7 @@ pub struct Begin {
 /// travels beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Began {
-    /// Everything asked was done.
+    /// Everything asked was done, and nothing is known of Landlock's scopes.
     Ready {
         /// The ABI of the Landlock rules in force, 0 for none.
         landlock_abi: u32,
@@ -48,6 +48,19 @@ pub enum Began {
         step: String,
         /// What the kernel said.
         errno: i32,
+    },
+    /// Everything asked was done.
+    Locked {
+        /// The ABI of the Landlock rules in force, 0 for none.
+        landlock_abi: u32,
+        /// Whether the canary was refused.
+        canary: Probe,
+        /// Whether a forbidden call was refused by the filter.
+        forbidden_call: Probe,
+        /// Whether only fatal signals interrupt a call that the broker has received.
+        killable: bool,
+        /// Whether an abstract socket from before the walls was refused.
+        scopes: Probe,
     },
 }
 

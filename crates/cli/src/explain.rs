@@ -312,9 +312,9 @@ mod tests {
             layer("Landlock: files", "left out", "ABI 2"),
         ];
         assert_eq!(absent(&layers), None);
-        layers.push(layer("Landlock: signals", "absent", "ABI 2, scopes from ABI 6"));
-        let said = "this session is without `Landlock: signals` (ABI 2, scopes from ABI 6): `cowork \
-                    doctor` says how to get it";
+        layers.push(layer("Landlock: signals", "absent", "ABI 2, a socket outside was passed"));
+        let said = "this session is without `Landlock: signals` (ABI 2, a socket outside was \
+                    passed): `cowork doctor` says how to get it";
         assert_eq!(absent(&layers).as_deref(), Some(said));
     }
 }

@@ -11,6 +11,9 @@ use landlock::{
 };
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with,
+};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// What came of it.
@@ -26,15 +29,19 @@ pub(crate) fn lock_down(begin: &Begin) -> Result<Locked, Failed> {
     rustix::process::umask(Mode::from_raw_mode(cowork_sys::spawn::USUAL_MASK));
     let guard = instructions(&begin.guard)?;
     let door = instructions(&begin.door)?;
+    let outside = Outside::make();
     let landlock_abi = raise_walls(&begin.walls)?;
+    // The filter would hand the call to the broker.
+    let scopes = outside.map_or(Probe::Untested, |outside| outside.try_scopes());
     install(&guard).step(|| "install the filter of system calls".into())?;
     let (listener, waiting) =
         install_with_listener(&door).step(|| "install the filter of the broker".into())?;
-    let began = Began::Ready {
+    let began = Began::Locked {
         landlock_abi,
         canary: try_canary(begin),
         forbidden_call: try_forbidden_call(),
         killable: waiting == Waiting::Killable,
+        scopes,
     };
     Ok(Locked { began, listener })
 }
@@ -138,6 +145,34 @@ fn abi_of(number: u32) -> ABI {
     }
 }
 
+/// An abstract socket that lies outside of the walls: a socket is for ever on the side on which it was
+/// made. Signals have no such object, and their scope is raised by the same call or not at all.
+struct Outside {
+    socket: OwnedFd,
+    address: SocketAddrUnix,
+}
+
+impl Outside {
+    /// Before the walls are raised.
+    fn make() -> Option<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;
+        // The network is the session's own, and nobody else is in it yet.
+        let address = SocketAddrUnix::new_abstract_name(b"outside").ok()?;
+        bind(&socket, &address).ok()?;
+        Some(Self { socket, address })
+    }
+
+    /// Connects it to itself, which only a scope forbids.
+    fn try_scopes(&self) -> Probe {
+        match connect(&self.socket, &self.address) {
+            Err(Errno::PERM) => Probe::Refused,
+            Ok(()) => Probe::Passed,
+            Err(_) => Probe::Untested,
+        }
+    }
+}
+
 /// Reads a file that everybody may read and that only Landlock forbids.
 fn try_canary(begin: &Begin) -> Probe {
     if begin.walls.is_empty() {
@@ -158,5 +193,26 @@ fn try_forbidden_call() -> Probe {
         Probe::Refused
     } else {
         Probe::Passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outside, Probe, raise_walls};
+
+    /// Landlock holds the thread that raises it, so that each trial has one of its own.
+    #[test]
+    fn scopes_are_what_refuses_the_socket() {
+        let trial = |raise: bool| {
+            let trial = std::thread::spawn(move || {
+                let outside = Outside::make().expect("there are sockets");
+                let abi = if raise { raise_walls(&[]).expect("walls can be raised") } else { 0 };
+                (abi, outside.try_scopes())
+            });
+            trial.join().expect("it ends well")
+        };
+        assert_eq!(trial(false), (0, Probe::Passed));
+        let (abi, probe) = trial(true);
+        assert_eq!(probe, if abi >= 6 { Probe::Refused } else { Probe::Passed });
     }
 }

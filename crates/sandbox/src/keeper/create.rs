@@ -499,15 +499,16 @@ fn await_init(session: &mut Session, own: &Own) -> Result<(Report, Vec<Enforced>
         }
         let began = cowork_api::decode::<Began>(&packet.bytes);
         return match began {
-            Ok(Began::Ready { landlock_abi, canary, forbidden_call, killable }) => {
+            Ok(Began::Locked { landlock_abi, canary, forbidden_call, killable, scopes }) => {
                 let mut handles = packet.handles.into_iter();
                 let listener = handles.next();
                 session.storage = match session.standing {
                     Standing::User { .. } => handles.next(),
                     Standing::Root => None,
                 };
+                let listens = listener.is_some();
                 let report =
-                    Report { landlock_abi, canary, forbidden_call, listener: listener.is_some() };
+                    Report { landlock_abi, canary, scopes, forbidden_call, listener: listens };
                 session.broker.listener = listener;
                 session.doors.killable = Some(killable);
                 Ok((report, namespaces))
@@ -515,6 +516,7 @@ fn await_init(session: &mut Session, own: &Own) -> Result<(Report, Vec<Enforced>
             Ok(Began::Failed { step, errno }) => {
                 Err(unable(Failed::new(step, Errno::from_raw_os_error(errno))))
             }
+            Ok(Began::Ready { .. }) => Err(lost("its init is of another version")),
             Err(_) => Err(lost("its init sent something that is not a message")),
         };
     }

@@ -17,12 +17,10 @@ use rustix::fs::readlink;
 pub(crate) struct Report {
     pub(crate) landlock_abi: u32,
     pub(crate) canary: Probe,
+    pub(crate) scopes: Probe,
     pub(crate) forbidden_call: Probe,
     pub(crate) listener: bool,
 }
-
-/// The lowest Landlock ABI with scopes for signals and abstract sockets.
-const SCOPES_ABI: u32 = 6;
 
 /// The namespaces that a session must not share.
 #[derive(Debug)]
@@ -91,19 +89,16 @@ pub(crate) fn observe(
         report.listener,
         if report.listener { "the keeper holds the listener" } else { "no listener" }.into(),
     );
+    let outcome = |probe: Probe| format!("{probe:?}").to_lowercase();
     note(
         Layer::LandlockFiles,
         report.landlock_abi > 0 && report.canary == Probe::Refused,
-        format!(
-            "ABI {}, the canary was {}",
-            report.landlock_abi,
-            format!("{:?}", report.canary).to_lowercase()
-        ),
+        format!("ABI {}, the canary was {}", report.landlock_abi, outcome(report.canary)),
     );
     note(
         Layer::LandlockScopes,
-        report.landlock_abi >= SCOPES_ABI,
-        format!("ABI {}, scopes from ABI {SCOPES_ABI}", report.landlock_abi),
+        report.scopes == Probe::Refused,
+        format!("ABI {}, a socket outside was {}", report.landlock_abi, outcome(report.scopes)),
     );
     // The files of a process that is not dumpable belong to the root of its own namespace or of
     // the host, never to its user: its environment cannot even be opened.
@@ -179,4 +174,32 @@ pub(crate) fn compare(plan: &SessionPlan, seen: &[Enforced]) -> Result<(), Failu
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layer, LayerState, Probe, Profile, Report, Standing, observe};
+
+    /// What the kernel could do is not what was seen.
+    #[test]
+    fn scopes_that_were_left_out_are_missed() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        for (scopes, state, said) in [
+            (Probe::Refused, LayerState::InForce, "ABI 7, a socket outside was refused"),
+            (Probe::Passed, LayerState::Absent, "ABI 7, a socket outside was passed"),
+            (Probe::Untested, LayerState::Absent, "ABI 7, a socket outside was untested"),
+        ] {
+            let refused = Probe::Refused;
+            let report = Report {
+                landlock_abi: 7,
+                canary: refused,
+                scopes,
+                forbidden_call: refused,
+                listener: true,
+            };
+            let seen = observe(own, Vec::new(), Standing::Root, Profile::Strict, report);
+            let found = seen.iter().find(|entry| entry.layer == Layer::LandlockScopes).unwrap();
+            assert_eq!((found.state, found.observed.as_str()), (state, said));
+        }
+    }
 }
