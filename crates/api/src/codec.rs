@@ -51,9 +51,16 @@ pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Result<T, DecodeError> {
     }
 }
 
+/// The number at the beginning of a message that is not understood, if one is there: whoever sent a
+/// numbered one can be told.
+pub fn number_of(packet: &[u8]) -> Option<u32> {
+    let body = packet.strip_prefix(&[GENERATION])?;
+    postcard::take_from_bytes(body).ok().map(|(number, _rest)| number)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DecodeError, GENERATION, decode, encode};
+    use super::{DecodeError, GENERATION, decode, encode, number_of};
     use crate::{guest, keeper};
     use proptest::prelude::{any, proptest};
 
@@ -76,6 +83,24 @@ mod tests {
         let mut packet = encode(&guest::ToInit::Ping { nonce: 7 });
         packet.push(0);
         assert_eq!(decode::<guest::ToInit>(&packet), Err(DecodeError::Trailing(1)));
+    }
+
+    #[test]
+    fn what_is_not_understood_has_a_number_still() {
+        let call = keeper::Call { number: 300, request: keeper::Request::Survey };
+        let mut packet = encode(&call);
+        assert_eq!(number_of(&packet), Some(300));
+        // A variant of a later program.
+        if let Some(request) = packet.last_mut() {
+            *request = 0x7f;
+        }
+        assert_eq!(decode::<keeper::Call>(&packet), Err(DecodeError::Malformed));
+        assert_eq!(number_of(&packet), Some(300));
+        packet[0] = GENERATION + 1;
+        assert_eq!(
+            (number_of(&packet), number_of(&[GENERATION]), number_of(&[])),
+            (None, None, None)
+        );
     }
 
     proptest! {

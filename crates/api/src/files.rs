@@ -289,6 +289,11 @@ pub enum Work {
         /// Files of refused types are looked for that sets left which were closed after this record.
         looked: u64,
     },
+    /// Say which programs made the changes that count.
+    Programs {
+        /// Of which changes it is told who made them; of none without it, but what programs there were.
+        selection: Option<Selection>,
+    },
 }
 
 /// Which changes are meant.
@@ -371,6 +376,26 @@ pub enum Report {
         /// What to do about it.
         hint: String,
     },
+    /// Who made the changes.
+    Programs {
+        /// All programs that are known, in the order in which they were first seen.
+        programs: Vec<Program>,
+        /// Names that changed, and by which programs, in order: their places in the list.
+        changed: Vec<(Place, Vec<u32>)>,
+    },
+}
+
+/// A program that made changes: a process, from when it was seen with these words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The set that its changes belong to.
+    pub set: u32,
+    /// The process, by its id in the session.
+    pub process: u32,
+    /// The record from which on the process was this program.
+    pub since: u64,
+    /// Its arguments, as far as they are kept.
+    pub argv: Vec<Text>,
 }
 
 /// A set of changes.

@@ -21,7 +21,7 @@ pub mod plan;
 pub mod seed;
 pub mod starter;
 
-pub use codec::{DecodeError, GENERATION, MAX_MESSAGE, decode, encode};
+pub use codec::{DecodeError, GENERATION, MAX_MESSAGE, decode, encode, number_of};
 
 /// Bytes that a person wrote and the kernel reads: a path, an argument, a variable. Not
 /// necessarily UTF-8, never with a NUL inside.

@@ -72,6 +72,10 @@ pub(crate) struct ChangesOf {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) set: Option<u32>,
 
+    /// Show also which program made each change
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
     #[command(flatten)]
     pub(crate) output: Output,
 }

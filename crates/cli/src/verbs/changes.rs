@@ -73,16 +73,27 @@ pub(crate) fn changes(options: &ChangesOf) -> Result<ExitCode, Failure> {
     if options.output.json {
         return show::json(&changes);
     }
-    show::print(text(&changes, Colour::of_stdout()))
+    let detail = if options.verbose { Detail::Programs } else { Detail::Names };
+    show::print(text(&changes, detail, Colour::of_stdout()))
 }
 
-fn text(changes: &Changes, colour: Colour) -> String {
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// What became of each name.
+    Names,
+    /// Also which programs did it.
+    Programs,
+}
+
+fn text(changes: &Changes, detail: Detail, colour: Colour) -> String {
     if changes.changes.is_empty() {
         let undone = changes.sets.iter().any(|set| set.undone_by.is_some());
         return if undone { "everything is undone\n" } else { "nothing is changed\n" }.to_owned();
     }
     let mut out = marks(&changes.changes, colour);
     let mut table = Table::new(["CHANGE", "PATH", "SIZE", "SETS"]);
+    let mut programs = Table::new(["PATH", "SET", "PROCESS", "PROGRAM"]);
     for kind in [
         ChangeKind::Added,
         ChangeKind::Modified,
@@ -98,10 +109,22 @@ fn text(changes: &Changes, colour: Colour) -> String {
                 size(change).into(),
                 numbers(&change.sets).into(),
             ]);
+            for by in &change.by {
+                programs.row([
+                    show::raw(&change.host).into(),
+                    by.set.to_string().into(),
+                    by.process.to_string().into(),
+                    show::words(&by.argv).into(),
+                ]);
+            }
         }
     }
     out.push_str(&table.render(colour));
     out.push('\n');
+    if detail == Detail::Programs {
+        out.push_str(&programs.render(colour));
+        out.push('\n');
+    }
     out.push_str(&sets(&changes.sets, colour));
     out
 }
@@ -358,10 +381,10 @@ pub(crate) fn tell_loss(command: &Command) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Colour, difference, loss, summary, text};
+    use super::{Colour, Detail, difference, loss, summary, text};
     use cowork_client::types::{
-        Change, ChangeKind, ChangeMark, ChangeSet, ChangedFile, Changes, Difference, MarkKind, Raw,
-        SetKind,
+        Change, ChangeKind, ChangeMark, ChangeSet, ChangedBy, ChangedFile, Changes, Difference,
+        MarkKind, Raw, SetKind,
     };
 
     fn change(kind: ChangeKind, path: &str) -> Change {
@@ -376,6 +399,7 @@ mod tests {
             before: None,
             after: Some(2048),
             sets: vec![1],
+            by: Vec::new(),
             marks: Vec::new(),
         }
     }
@@ -393,6 +417,7 @@ mod tests {
             kind: SetKind::Command,
             undoes: Vec::new(),
             command: Some(3),
+            process: Some(7),
             argv: vec![Raw::new("make"), Raw::new("all it")],
             began: "2026-01-02T03:04:05.678Z".into(),
             last: "2026-01-02T03:04:05.678Z".into(),
@@ -409,7 +434,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_undone_comes_first() {
-        let text = text(&changes(), Colour::Off);
+        let text = text(&changes(), Detail::Names, Colour::Off);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "cannot be undone  /home/me/site/big\\u{1b}[2J: too large");
         assert_eq!(lines[1], "");
@@ -417,6 +442,18 @@ mod tests {
         assert_eq!(lines[3], "added    /home/me/site/new           2K    1");
         assert_eq!(lines[4], "deleted  /home/me/site/big\\u{1b}[2J  10    1");
         assert!(text.ends_with("1    2026-01-02T03:04:05Z  command 3  make 'all it'\n"), "{text}");
+    }
+
+    #[test]
+    fn the_program_that_made_a_change_is_shown_on_request() {
+        let mut changes = changes();
+        let argv = vec![Raw::new("rm"), Raw::new("a b\u{1b}[2J")];
+        changes.changes[0].by = vec![ChangedBy { set: 1, process: 9, argv }];
+        let text = text(&changes, Detail::Programs, Colour::Off);
+        let lines: Vec<&str> = text.lines().skip(6).collect();
+        assert_eq!(lines[0], "PATH                        SET  PROCESS  PROGRAM");
+        assert_eq!(lines[1], "/home/me/site/big\\u{1b}[2J  1    9        rm 'a b\\u{1b}[2J'");
+        assert_eq!(lines[2], "");
     }
 
     #[test]

@@ -128,6 +128,9 @@ pub struct ChangeSet {
     pub undoes: Vec<u32>,
     /// The number of the command, where it is known.
     pub command: Option<u32>,
+    /// Its first process, by its id in the session; none of an undo and of what was applied.
+    #[serde(default)]
+    pub process: Option<u32>,
     /// Its words, as far as they are kept.
     pub argv: Vec<Raw>,
     /// When the first change was made.
@@ -188,8 +191,22 @@ pub struct Change {
     pub after: Option<u64>,
     /// In which sets it changed.
     pub sets: Vec<u32>,
+    /// Which programs changed it, in the order in which they did; of many the last sixteen.
+    #[serde(default)]
+    pub by: Vec<ChangedBy>,
     /// What a person should know.
     pub marks: Vec<ChangeMark>,
+}
+
+/// A program that changed something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedBy {
+    /// The set that the change belongs to.
+    pub set: u32,
+    /// The process, by its id in the session.
+    pub process: u32,
+    /// Its words when it was seen, as far as they are kept.
+    pub argv: Vec<Raw>,
 }
 
 /// What became of a name.

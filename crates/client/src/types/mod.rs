@@ -16,10 +16,10 @@ pub use agents::{
     PreparedAgent, TaskProtocol,
 };
 pub use changes::{
-    Apply, Change, ChangeConflict, ChangeKind, ChangeMark, ChangeSet, ChangedFile, ChangedFolder,
-    Changes, Difference, Discard, Discarded, History, MarkKind, NamePolicy, NewProtectedName,
-    OnConflict, ProtectedName, Redo, Restored, RestoredName, Retention, RuleOrigin, SessionHistory,
-    SetKind, Undo, WantedCaps, WantedGuards, WantedQuota, WantedWrites,
+    Apply, Change, ChangeConflict, ChangeKind, ChangeMark, ChangeSet, ChangedBy, ChangedFile,
+    ChangedFolder, Changes, Difference, Discard, Discarded, History, MarkKind, NamePolicy,
+    NewProtectedName, OnConflict, ProtectedName, Redo, Restored, RestoredName, Retention,
+    RuleOrigin, SessionHistory, SetKind, Undo, WantedCaps, WantedGuards, WantedQuota, WantedWrites,
 };
 pub use commands::{
     Cancel, Command, CommandState, CommandUsage, NewCommand, Reason, SignalCommand, Size,

@@ -4,6 +4,7 @@
 //! Looked at when a command ends, at heartbeats while something is new, and at the end. No clerk is
 //! sent while the log has the length that it had.
 
+use super::authors::Authors;
 use super::clerk::Meanwhile;
 use super::kept::{Audited, Budget};
 use super::show;
@@ -81,16 +82,18 @@ impl Daemon {
         } else {
             self.commands_of_sets(store).await.unwrap_or_default()
         };
+        let authors =
+            if mutations.is_empty() { Authors::default() } else { self.authors(store, None).await };
         let more = left > 0 && !mutations.is_empty();
         let mut part = Part::after(&audited);
         for mutation in mutations {
             part.add(mutation);
             if part.spelled.len() >= RECORD {
-                part = self.spell(session, store, &part, &commands)?;
+                part = self.spell(session, store, &part, (&commands, &authors))?;
             }
         }
         if !part.spelled.is_empty() {
-            part = self.spell(session, store, &part, &commands)?;
+            part = self.spell(session, store, &part, (&commands, &authors))?;
         }
         let looked = looked.max(audited.looked);
         if !typed.is_empty() {
@@ -114,10 +117,10 @@ impl Daemon {
         session: &Session,
         store: &Store,
         part: &Part,
-        commands: &BTreeMap<u32, u32>,
+        by: (&BTreeMap<u32, u32>, &Authors),
     ) -> Result<Part, Trouble> {
         let changes: Vec<Value> =
-            part.spelled.iter().map(|mutation| told(store, mutation, commands)).collect();
+            part.spelled.iter().map(|mutation| told(store, mutation, by)).collect();
         let change = |doc: &mut crate::session::Doc| {
             part.settle(&mut doc.changes.audited);
             Ok(json!({ "changes": changes }))
@@ -248,7 +251,11 @@ pub(super) fn length(store: &std::path::Path) -> u64 {
     std::fs::symlink_metadata(store.join("log")).map_or(0, |log| log.len())
 }
 
-fn told(store: &Store, mutation: &Mutation, commands: &BTreeMap<u32, u32>) -> Value {
+fn told(
+    store: &Store,
+    mutation: &Mutation,
+    (commands, authors): (&BTreeMap<u32, u32>, &Authors),
+) -> Value {
     let to = mutation.to.as_ref().map(|path| {
         let at = cowork_api::files::Place { grant: mutation.at.grant.clone(), path: path.clone() };
         store.entry.host(&at)
@@ -259,6 +266,7 @@ fn told(store: &Store, mutation: &Mutation, commands: &BTreeMap<u32, u32>) -> Va
         "set": mutation.set,
         "command": commands.get(&mutation.set),
         "process": mutation.process,
+        "program": authors.of_mutation(mutation),
         "operation": mutation.operation,
         "path": path,
         "to": to,

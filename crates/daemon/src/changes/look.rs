@@ -1,5 +1,6 @@
 //! Looking at what was changed.
 
+use super::authors::Authors;
 use super::clerk::{Meanwhile, misfit};
 use super::show;
 use super::store::Store;
@@ -65,12 +66,24 @@ impl Daemon {
             }
             selection.sets = Sets::Numbers(numbers);
         }
-        let report = self.clerk(&store, Work::Changes(selection), Meanwhile::GoesOn).await?;
-        let Report::Changes { sets, changes } = report else { return Err(misfit()) };
+        let (sets, changes, authors) = self.found(&store, selection).await?;
         if wanted.set.is_some_and(|wanted| !sets.iter().any(|known| known.set == wanted)) {
             return Err(no_set(wanted));
         }
-        self.told(&store, sets, changes)
+        self.told(&store, sets, changes, authors)
+    }
+
+    /// What changed, and who changed it.
+    async fn found(
+        self: &Arc<Self>,
+        store: &Store,
+        selection: Selection,
+    ) -> Result<(Vec<SetInfo>, Vec<Change>, Authors), Trouble> {
+        let authors = self.authors(store, Some(selection.clone()));
+        let report = self.clerk(store, Work::Changes(selection), Meanwhile::GoesOn);
+        let (report, authors) = tokio::join!(report, authors);
+        let Report::Changes { sets, changes } = report? else { return Err(misfit()) };
+        Ok((sets, changes, authors))
     }
 
     /// What commands changed since a moment.
@@ -90,10 +103,9 @@ impl Daemon {
             return Ok(Changes { session, sets: Vec::new(), changes: Vec::new() });
         }
         let numbers = Sets::Numbers(sets.iter().map(|set| set.set).collect());
-        let work = Work::Changes(Selection { sets: numbers, paths: Vec::new() });
-        let report = self.clerk(&store, work, Meanwhile::GoesOn).await?;
-        let Report::Changes { sets, changes } = report else { return Err(misfit()) };
-        self.told(&store, sets, changes)
+        let selection = Selection { sets: numbers, paths: Vec::new() };
+        let (sets, changes, authors) = self.found(&store, selection).await?;
+        self.told(&store, sets, changes, authors)
     }
 
     /// What a clerk found, as the API says it.
@@ -102,9 +114,11 @@ impl Daemon {
         store: &Store,
         sets: Vec<SetInfo>,
         changes: Vec<Change>,
+        mut authors: Authors,
     ) -> Result<Changes, Trouble> {
         let commands = self.match_commands(store, &sets)?;
-        let changes = changes.into_iter().map(|change| show::change(&store.entry, change));
+        let shown = |change| show::change(&store.entry, change, &mut authors);
+        let changes = changes.into_iter().map(shown);
         Ok(Changes {
             session: store.entry.session.clone(),
             changes: changes.collect(),
@@ -120,11 +134,13 @@ impl Daemon {
     ) -> Result<Vec<Difference>, Trouble> {
         let store = self.store(id)?;
         let selection = wanted.selection(&store)?;
+        let authors = self.authors(&store, Some(selection.clone()));
         let work = Work::Differences { selection, most: MAX_DIFFERENCES };
-        let report = self.clerk(&store, work, Meanwhile::GoesOn).await?;
-        let Report::Differences(differences) = report else { return Err(misfit()) };
-        let shown = differences.into_iter().map(|one| show::difference(&store.entry, one));
-        Ok(shown.collect())
+        let report = self.clerk(&store, work, Meanwhile::GoesOn);
+        let (report, mut authors) = tokio::join!(report, authors);
+        let Report::Differences(differences) = report? else { return Err(misfit()) };
+        let shown = |one| show::difference(&store.entry, one, &mut authors);
+        Ok(differences.into_iter().map(shown).collect())
     }
 
     /// Which sessions changed something, at a path or anywhere.

@@ -9,6 +9,7 @@
 
 mod asks;
 mod audit;
+mod authors;
 mod clerk;
 mod kept;
 mod look;

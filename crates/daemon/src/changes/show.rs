@@ -1,5 +1,6 @@
 //! Reports of clerks as the API says them.
 
+use super::authors::Authors;
 use super::kept::Entry;
 use crate::book::at;
 use cowork_api::files::{self, Place};
@@ -31,6 +32,7 @@ pub(super) fn set(info: files::SetInfo, commands: &BTreeMap<u32, u32>) -> Change
         kind,
         undoes,
         command: commands.get(&info.set).copied(),
+        process: Some(info.root).filter(|root| *root != 0),
         argv: info.argv.into_iter().map(Raw::new).collect(),
         began: moment(info.began),
         last: moment(info.last),
@@ -40,8 +42,8 @@ pub(super) fn set(info: files::SetInfo, commands: &BTreeMap<u32, u32>) -> Change
     }
 }
 
-/// A change, with where it lies on the host.
-pub(super) fn change(entry: &Entry, change: files::Change) -> Change {
+/// A change, with where it lies on the host and who made it.
+pub(super) fn change(entry: &Entry, change: files::Change, authors: &mut Authors) -> Change {
     let (kind, from, modified) = match change.kind {
         files::ChangeKind::Added => (ChangeKind::Added, None, false),
         files::ChangeKind::Modified => (ChangeKind::Modified, None, true),
@@ -52,6 +54,7 @@ pub(super) fn change(entry: &Entry, change: files::Change) -> Change {
         files::ChangeKind::Attributes => (ChangeKind::Attributes, None, false),
     };
     Change {
+        by: authors.of_name(&change.at),
         host: entry.host(&change.at),
         grant: change.at.grant,
         path: Raw::new(change.at.path),
@@ -83,9 +86,13 @@ fn mark(mark: files::Mark) -> ChangeMark {
 }
 
 /// A difference of contents.
-pub(super) fn difference(entry: &Entry, difference: files::Difference) -> Difference {
+pub(super) fn difference(
+    entry: &Entry,
+    difference: files::Difference,
+    authors: &mut Authors,
+) -> Difference {
     let files::Difference { change: changed, text, note } = difference;
-    Difference { change: change(entry, changed), text, note }
+    Difference { change: change(entry, changed, authors), text, note }
 }
 
 /// What was brought back.

@@ -33,7 +33,7 @@ for_everyone!(
     a_folder_without_a_record_has_none,
 );
 
-fn work(person: Person) -> Folder {
+pub(crate) fn work(person: Person) -> Folder {
     let work = Folder::new(person, "work");
     work.write("old", "one\ntwo\nthree\n");
     work.write("gone", "still here\n");
@@ -42,14 +42,14 @@ fn work(person: Person) -> Folder {
 }
 
 /// A session with the folder as `mnt/work`, which may be emptied without a question.
-fn room<'s>(site: &'s Site, folder: &Folder, access: &str) -> Room<'s> {
+pub(crate) fn room<'s>(site: &'s Site, folder: &Folder, access: &str) -> Room<'s> {
     let room = site.room(&json!({ "writes": { "guards": { "removals": 0, "share": 0 } } }));
     let grant = json!({ "path": folder.path(), "access": access, "name": "work" });
     site.post(room.at("/grants"), &grant);
     room
 }
 
-fn changes(room: Room<'_>) -> Changes {
+pub(crate) fn changes(room: Room<'_>) -> Changes {
     typed(room.site.get(room.at("/changes")))
 }
 
@@ -420,7 +420,7 @@ fn every_refusal_is_told_or_counted(person: Person) {
 }
 
 /// What the audit has spelled out of a session.
-fn spelled(site: &Site, id: &str) -> Vec<Value> {
+pub(crate) fn spelled(site: &Site, id: &str) -> Vec<Value> {
     let records: Vec<Record> = site.records(&[("type", "files.changed"), ("session", id)]);
     let lists = records.iter().filter_map(|record| record.data["changes"].as_array());
     lists.flatten().cloned().collect()

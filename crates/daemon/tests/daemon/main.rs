@@ -12,6 +12,8 @@ mod audit;
 #[cfg(test)]
 mod changes;
 #[cfg(test)]
+mod changes_by;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod control;

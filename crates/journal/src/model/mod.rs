@@ -19,6 +19,7 @@ mod kin;
 mod look;
 pub(crate) mod names;
 mod passing;
+mod programs;
 mod returns;
 mod sets;
 #[cfg(test)]

@@ -54,6 +54,8 @@ pub(crate) struct Thing {
     pub(crate) foreign: Option<u32>,
     /// The sets that made, moved or removed it and are taken back.
     pub(crate) sets: BTreeSet<u32>,
+    /// The records of theirs that did.
+    pub(crate) records: Vec<u64>,
     /// As it was when it was removed, and where it is kept.
     pub(crate) removed: Option<(Meta, Saved)>,
     /// What is known of when it was removed last.
@@ -92,6 +94,8 @@ pub(crate) struct Body {
     pub(crate) foreign: Option<u32>,
     /// The sets that changed it and are taken back.
     pub(crate) sets: BTreeSet<u32>,
+    /// The records of theirs that did.
+    pub(crate) records: Vec<u64>,
     /// Its names, also those that it has lost.
     pub(crate) names: Vec<ThingId>,
 }
@@ -137,6 +141,8 @@ pub(crate) struct Names {
     pub(super) inodes: HashMap<(u32, u64), BodyId>,
     /// Whether no set is left out, so that a body is of one inode only.
     pub(super) whole: bool,
+    /// The record that is applied.
+    record: u64,
 }
 
 /// Whose record is replayed.
@@ -268,6 +274,7 @@ impl Names {
             traces: BTreeSet::new(),
             foreign: None,
             sets: BTreeSet::new(),
+            records: Vec::new(),
             names: vec![id],
         });
         self.things.push(Thing {
@@ -278,6 +285,7 @@ impl Names {
             bound: false,
             foreign: None,
             sets: BTreeSet::new(),
+            records: Vec::new(),
             removed: None,
             last: None,
             left: None,
@@ -287,6 +295,7 @@ impl Names {
     }
 
     pub(super) fn apply(&mut self, entry: &Entry, whose: Whose) {
+        self.record = entry.seq;
         match &entry.record {
             Record::Write { .. }
             | Record::Attributes { .. }
@@ -463,6 +472,7 @@ impl Names {
             Whose::Taken(set) => {
                 thing.bound = true;
                 thing.sets.insert(set);
+                thing.records.push(self.record);
                 thing.left = Some(thing.now.clone());
             }
             Whose::Other(set) if thing.bound => thing.foreign = Some(set),
@@ -495,10 +505,12 @@ impl Names {
                             body.contents = Some(saved.clone());
                         }
                         body.sets.insert(set);
+                        body.records.push(self.record);
                     }
                     Part::Attributes => {
                         body.traces.insert(Trace::Altered);
                         body.sets.insert(set);
+                        body.records.push(self.record);
                     }
                     Part::Inside | Part::Whole => {}
                 }

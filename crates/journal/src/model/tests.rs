@@ -4,7 +4,7 @@ use super::Journal;
 use super::names::{Names, Slot, ThingId, Trace};
 use super::sets::{SOME, Scope};
 use crate::record::{At, Entry, Meta, Record, Saved, State};
-use cowork_api::files::{FileKind, SetKind, Sets};
+use cowork_api::files::{FileKind, Place, Selection, SetKind, Sets};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn at(path: &str) -> At {
@@ -245,4 +245,59 @@ fn what_was_done_is_listed() {
     assert_eq!(left, 1);
     let (rest, left) = journal.mutations(3, 2);
     assert_eq!((rest.len(), rest[0].operation.as_str(), left), (1, "remove", 0));
+}
+
+#[test]
+fn each_change_has_the_program_that_made_it() {
+    let words = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let process = |text| Record::Process { argv: words(text) };
+    let entry = |seq, process, record| Entry { seq, time: seq, set: 1, process, record };
+    let folder = Record::Folder {
+        folder: 1,
+        name: "grant".to_owned(),
+        path: b"/home/grant".to_vec(),
+        device: 1,
+        inode: 1,
+    };
+    let set = Record::Set { kind: SetKind::Command, root: 7, argv: words("make all") };
+    let closed = Record::Closed;
+    let journal = Journal::new(vec![
+        Entry { seq: 1, time: 1, set: 0, process: 0, record: folder },
+        entry(2, 7, set),
+        entry(3, 8, process("sed -i notes")),
+        entry(4, 8, create("sedX")),
+        entry(5, 9, process("sh -c rm")),
+        entry(6, 9, write("log", 4)),
+        entry(7, 8, rename("sedX", "notes")),
+        entry(8, 9, process("rm other")),
+        entry(9, 9, remove("other", 5)),
+        entry(10, 8, remove("sub", 6)),
+        entry(11, 0, closed),
+    ]);
+    let programs = journal.programs();
+    let told: Vec<_> = programs
+        .iter()
+        .map(|one| (one.process, one.since, String::from_utf8(one.argv.join(&b' ')).unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (8, 3, "sed -i notes".to_owned()),
+            (9, 5, "sh -c rm".to_owned()),
+            (9, 8, "rm other".to_owned()),
+        ]
+    );
+    let changed = |selection: &Selection| -> Vec<(String, Vec<u32>)> {
+        let name = |place: Place| String::from_utf8(place.path).unwrap();
+        let changed = journal.changed_by(&programs, selection).into_iter();
+        changed.map(|(place, by)| (name(place), by)).collect()
+    };
+    let all = [("log", vec![1]), ("notes", vec![0]), ("other", vec![2]), ("sub", vec![0])];
+    let all = all.map(|(name, by)| (name.to_owned(), by));
+    assert_eq!(changed(&Selection::default()), all);
+    let place = Place { grant: "grant".to_owned(), path: b"other".to_vec() };
+    let some = Selection { paths: vec![place], ..Selection::default() };
+    assert_eq!(changed(&some), all[2..3]);
+    let none = Selection { sets: Sets::Numbers(vec![2]), ..Selection::default() };
+    assert_eq!(changed(&none), []);
 }

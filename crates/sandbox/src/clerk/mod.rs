@@ -62,7 +62,11 @@ pub(crate) fn changes(work: &Work) -> bool {
         Work::Undo { rehearsal, .. }
         | Work::Redo { rehearsal, .. }
         | Work::Apply { rehearsal, .. } => !rehearsal,
-        Work::Sets | Work::Changes(_) | Work::Differences { .. } | Work::Mutations { .. } => false,
+        Work::Sets
+        | Work::Changes(_)
+        | Work::Differences { .. }
+        | Work::Mutations { .. }
+        | Work::Programs { .. } => false,
     }
 }
 
@@ -87,6 +91,12 @@ fn carry_out(order: &Order) -> Result<Report, Refusal> {
             let (mutations, left) = desk.journal.mutations(*after, *most);
             let (typed, more_typed, looked) = typed(&desk, &Reader::new(order), *looked);
             Ok(Report::Mutations { mutations, left, typed, more_typed, looked })
+        }
+        Work::Programs { selection } => {
+            let programs = desk.journal.programs();
+            let changed = selection.as_ref();
+            let changed = changed.map(|which| desk.journal.changed_by(&programs, which));
+            Ok(Report::Programs { programs, changed: changed.unwrap_or_default() })
         }
         Work::Changes(selection) => list(&desk, selection, &Reader::new(order)),
         Work::Differences { selection, most } => {

@@ -326,7 +326,11 @@ impl Keeper {
                     return;
                 }
                 Ok(call) => (call.number, self.carry_out(client, call, packet.handles)),
-                Err(error) => (0, Some(Err(malformed(&error.to_string())))),
+                // What is not understood is answered too: somebody waits.
+                Err(error) => {
+                    let number = cowork_api::number_of(&packet.bytes).unwrap_or_default();
+                    (number, Some(Err(malformed(&error.to_string()))))
+                }
             },
             Heard::Garbage(errno) => (0, Some(Err(malformed(&errno.to_string())))),
             Heard::Nothing => return,

@@ -287,6 +287,37 @@ fn every_change_is_told_in_order() {
 }
 
 #[test]
+fn each_change_is_told_with_the_program_that_made_it() {
+    as_everybody(|bench| {
+        let mut scene = Scene::new(bench, Access::Write);
+        assert_eq!(
+            scene.shell("sed -i s/before/after/ edited; rm removed; echo x > new; true"),
+            ""
+        );
+        let work = Work::Programs { selection: Some(Selection::default()) };
+        let Report::Programs { programs, changed } = scene.order(None, work) else {
+            panic!("no programs")
+        };
+        let program = |place: &u32| {
+            let argv = &programs[usize::try_from(*place).expect("it is small")].argv;
+            String::from_utf8_lossy(&argv[0]).rsplit('/').next().unwrap_or_default().to_owned()
+        };
+        let told: Vec<_> = changed
+            .iter()
+            .map(|(at, by)| (String::from_utf8_lossy(&at.path), by.iter().map(program).collect()))
+            .map(|(name, by): (_, Vec<String>)| format!("{name} by {}", by.join(", ")))
+            .collect();
+        assert_eq!(told, ["edited by sed", "new by sh", "removed by rm"]);
+        let Report::Programs { programs: same, changed } =
+            scene.order(None, Work::Programs { selection: None })
+        else {
+            panic!("no programs")
+        };
+        assert_eq!((same, changed), (programs, vec![]));
+    });
+}
+
+#[test]
 fn a_session_stands_still_only_while_something_is_undone() {
     as_everybody(|bench| {
         let mut scene = Scene::new(bench, Access::Write);

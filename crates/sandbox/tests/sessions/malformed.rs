@@ -223,9 +223,10 @@ fn the_keeper_answers_what_it_cannot_understand() {
             }
             send(&keeper, &packet, &[]);
             let answer = keeper.event().expect("the keeper answers");
-            let Message::Answer { number: 0, result: Err(failure) } = answer else {
+            let Message::Answer { number, result: Err(failure) } = answer else {
                 panic!("{answer:?}");
             };
+            assert_eq!(number, cowork_api::number_of(&packet).unwrap_or_default());
             assert_eq!(failure.code, FailureCode::Malformed);
         }
         assert_keeper_is_well(&mut keeper, &mut room);

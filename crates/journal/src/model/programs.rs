@@ -1,0 +1,88 @@
+//! Which programs made the changes: the processes of a set, and the words of each.
+//!
+//! A process is a program from the record that says so until the next one that does: it may execute
+//! another. What an undo or an apply did is no program's.
+
+use super::Journal;
+use super::changes::is_below;
+use super::names::{Names, ThingId};
+use crate::record::{Entry, Record};
+use cowork_api::Text;
+use cowork_api::files::{Place, Program, Selection};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+impl Journal {
+    /// Every program that was seen, in order.
+    pub fn programs(&self) -> Vec<Program> {
+        let program = |entry: &Entry| {
+            let Record::Process { argv } = &entry.record else { return None };
+            let Entry { set, process, seq, .. } = *entry;
+            Some(Program { set, process, since: seq, argv: argv.clone() })
+        };
+        self.entries().iter().filter_map(program).collect()
+    }
+
+    /// Names that the selected sets changed, and by which of these programs, in the order in which they
+    /// did. A name counts as it is now, or as it was last.
+    pub fn changed_by(
+        &self,
+        programs: &[Program],
+        selection: &Selection,
+    ) -> Vec<(Place, Vec<u32>)> {
+        let authors = self.authors(programs);
+        let names = Names::replay(self, &self.scope(&self.selected(&selection.sets)));
+        let grants: HashMap<u32, String> =
+            self.folders().into_iter().map(|folder| (folder.number, folder.name)).collect();
+        let mut changed: BTreeMap<Place, BTreeSet<u64>> = BTreeMap::new();
+        for id in 0..names.things.len() {
+            let Some((folder, path, records)) = names.records(id) else { continue };
+            let Some(grant) = grants.get(&folder) else { continue };
+            let is_meant = |place: &Place| place.grant == *grant && is_below(&path, &place.path);
+            if selection.paths.is_empty() || selection.paths.iter().any(is_meant) {
+                let place = Place { grant: grant.clone(), path };
+                changed.entry(place).or_default().extend(records);
+            }
+        }
+        let named = |(place, records): (Place, BTreeSet<u64>)| {
+            let mut by: Vec<u32> = Vec::new();
+            for author in records.iter().filter_map(|record| authors.get(record)) {
+                if !by.contains(author) {
+                    by.push(*author);
+                }
+            }
+            (!by.is_empty()).then_some((place, by))
+        };
+        changed.into_iter().filter_map(named).collect()
+    }
+
+    /// The program of every record, by its place among these.
+    fn authors(&self, programs: &[Program]) -> HashMap<u64, u32> {
+        let mut now: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut next = (0_u32..).zip(programs).peekable();
+        let mut authors = HashMap::new();
+        for entry in self.entries() {
+            let is_due = |(_, program): &(u32, &Program)| program.since <= entry.seq;
+            while let Some((place, program)) = next.next_if(is_due) {
+                now.insert((program.set, program.process), place);
+            }
+            if let Some(author) = now.get(&(entry.set, entry.process)) {
+                authors.insert(entry.seq, *author);
+            }
+        }
+        authors
+    }
+}
+
+impl Names {
+    /// The granted folder of a thing, where it is or was last, and the records that changed it; nothing
+    /// if none of a set that is taken back did.
+    fn records(&self, id: ThingId) -> Option<(u32, Text, Vec<u64>)> {
+        let (thing, body) = self.thing(id).zip(self.body(id))?;
+        let records: Vec<u64> = thing.records.iter().chain(&body.records).copied().collect();
+        if records.is_empty() {
+            return None;
+        }
+        let path = self.path(id).or_else(|| self.home_path(id))?;
+        Some((thing.folder, path, records))
+    }
+}
