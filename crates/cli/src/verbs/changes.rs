@@ -207,7 +207,10 @@ pub(super) fn sets(sets: &[ChangeSet], colour: Colour) -> String {
 
 fn by(set: &ChangeSet) -> String {
     match (set.kind, set.command) {
-        (SetKind::Command, Some(number)) => format!("command {number}"),
+        (SetKind::Command, Some(number)) => match set.task {
+            Some(task) => format!("task {task}, command {number}"),
+            None => format!("command {number}"),
+        },
         (SetKind::Command, None) => "a command".to_owned(),
         (SetKind::Undo, _) => format!("undo of {}", numbers(&set.undoes)),
         (SetKind::Apply, _) => "apply".to_owned(),
@@ -418,6 +421,7 @@ mod tests {
             undoes: Vec::new(),
             command: Some(3),
             process: Some(7),
+            task: None,
             argv: vec![Raw::new("make"), Raw::new("all it")],
             began: "2026-01-02T03:04:05.678Z".into(),
             last: "2026-01-02T03:04:05.678Z".into(),
@@ -454,6 +458,14 @@ mod tests {
         assert_eq!(lines[0], "PATH                        SET  PROCESS  PROGRAM");
         assert_eq!(lines[1], "/home/me/site/big\\u{1b}[2J  1    9        rm 'a b\\u{1b}[2J'");
         assert_eq!(lines[2], "");
+    }
+
+    #[test]
+    fn a_set_of_a_task_says_so() {
+        let mut changes = changes();
+        changes.sets[0].task = Some(2);
+        let text = text(&changes, Detail::Names, Colour::Off);
+        assert!(text.ends_with("  task 2, command 3  make 'all it'\n"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::for_everyone;
 use crate::site::Site;
-use cowork_client::types::{ChangeKind, Task, TaskState};
+use cowork_client::types::{ChangeKind, Changes, Task, TaskState};
 use cowork_testbed::Person;
 use serde_json::json;
 
@@ -46,6 +46,23 @@ fn tasks_are_done_in_order_without_a_restart(person: Person) {
         second,
         [("one.txt".into(), ChangeKind::Deleted), ("two.txt".into(), ChangeKind::Added)]
     );
+    // The sets of one agent say for which task it worked, also when the session is gone.
+    let tasks = || -> Vec<Option<u32>> {
+        let told = site.say(&["changes", &id, "--json"]).good();
+        let told: Changes = serde_json::from_str(&told).expect("it is JSON");
+        assert!(told.sets.iter().all(|set| set.command == two.command), "{told:?}");
+        let mut tasks: Vec<Option<u32>> = told.sets.iter().map(|set| set.task).collect();
+        tasks.dedup();
+        tasks
+    };
+    assert_eq!(tasks(), [Some(1), Some(2)]);
+    let shown = site.say(&["history"]).good();
+    assert!(
+        shown.contains("  task 1, command ") && shown.contains("  task 2, command "),
+        "{shown}"
+    );
+    site.say(&["rm", &id]).good();
+    assert_eq!(tasks(), [Some(1), Some(2)]);
 }
 
 fn a_conversation_goes_on_with_another_process(person: Person) {

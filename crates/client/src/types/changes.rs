@@ -131,6 +131,9 @@ pub struct ChangeSet {
     /// Its first process, by its id in the session; none of an undo and of what was applied.
     #[serde(default)]
     pub process: Option<u32>,
+    /// The task that the command worked on as its agent, if it did.
+    #[serde(default)]
+    pub task: Option<u32>,
     /// Its words, as far as they are kept.
     pub argv: Vec<Raw>,
     /// When the first change was made.

@@ -5,7 +5,7 @@
 //! sent while the log has the length that it had.
 
 use super::authors::Authors;
-use super::clerk::Meanwhile;
+use super::clerk::{Meanwhile, Origins};
 use super::kept::{Audited, Budget};
 use super::show;
 use super::store::Store;
@@ -77,10 +77,10 @@ impl Daemon {
         let Report::Mutations { mutations, left, typed, more_typed, looked } = report else {
             return Err(Unaudited);
         };
-        let commands = if mutations.is_empty() && typed.is_empty() {
-            BTreeMap::new()
+        let origins = if mutations.is_empty() && typed.is_empty() {
+            Origins::default()
         } else {
-            self.commands_of_sets(store).await.unwrap_or_default()
+            self.origins_of_sets(store).await.unwrap_or_default()
         };
         let authors =
             if mutations.is_empty() { Authors::default() } else { self.authors(store, None).await };
@@ -89,16 +89,16 @@ impl Daemon {
         for mutation in mutations {
             part.add(mutation);
             if part.spelled.len() >= RECORD {
-                part = self.spell(session, store, &part, (&commands, &authors))?;
+                part = self.spell(session, store, &part, (&origins, &authors))?;
             }
         }
         if !part.spelled.is_empty() {
-            part = self.spell(session, store, &part, (&commands, &authors))?;
+            part = self.spell(session, store, &part, (&origins, &authors))?;
         }
         let looked = looked.max(audited.looked);
         if !typed.is_empty() {
             session.settle(&self.book, |doc| part.settle(&mut doc.changes.audited));
-            self.tell_types(session, store, (typed, more_typed, looked), &commands)?;
+            self.tell_types(session, store, (typed, more_typed, looked), &origins)?;
             part = Part::after(&session.doc().changes.audited);
         }
         session.settle(&self.book, |doc| {
@@ -117,7 +117,7 @@ impl Daemon {
         session: &Session,
         store: &Store,
         part: &Part,
-        by: (&BTreeMap<u32, u32>, &Authors),
+        by: (&Origins, &Authors),
     ) -> Result<Part, Trouble> {
         let changes: Vec<Value> =
             part.spelled.iter().map(|mutation| told(store, mutation, by)).collect();
@@ -135,7 +135,7 @@ impl Daemon {
         session: &Session,
         store: &Store,
         (typed, mut more, looked): (Vec<Typed>, u64, u64),
-        commands: &BTreeMap<u32, u32>,
+        origins: &Origins,
     ) -> Result<(), Trouble> {
         let mut budget = session.doc().changes.audited.budget;
         let hour = hour();
@@ -148,7 +148,8 @@ impl Daemon {
             files.push(json!({
                 "path": store.entry.host(&typed.at),
                 "set": typed.set,
-                "command": commands.get(&typed.set),
+                "command": origins.commands.get(&typed.set),
+                "task": origins.tasks.get(&typed.set),
                 "reason": typed.why,
             }));
         }
@@ -251,11 +252,7 @@ pub(super) fn length(store: &std::path::Path) -> u64 {
     std::fs::symlink_metadata(store.join("log")).map_or(0, |log| log.len())
 }
 
-fn told(
-    store: &Store,
-    mutation: &Mutation,
-    (commands, authors): (&BTreeMap<u32, u32>, &Authors),
-) -> Value {
+fn told(store: &Store, mutation: &Mutation, (origins, authors): (&Origins, &Authors)) -> Value {
     let to = mutation.to.as_ref().map(|path| {
         let at = cowork_api::files::Place { grant: mutation.at.grant.clone(), path: path.clone() };
         store.entry.host(&at)
@@ -264,7 +261,8 @@ fn told(
     json!({
         "time": show::moment(mutation.time),
         "set": mutation.set,
-        "command": commands.get(&mutation.set),
+        "command": origins.commands.get(&mutation.set),
+        "task": origins.tasks.get(&mutation.set),
         "process": mutation.process,
         "program": authors.of_mutation(mutation),
         "operation": mutation.operation,

@@ -5,7 +5,7 @@ use crate::daemon::Daemon;
 use crate::trouble::Trouble;
 use cowork_api::files::{NameRule, Order, Report, SetInfo, Types, Work};
 use cowork_api::keeper::{Reply, Request};
-use cowork_client::types::Command;
+use cowork_client::types::{Command, Task};
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
@@ -88,25 +88,22 @@ impl Daemon {
         }
     }
 
-    /// Which command each set of a store is of.
-    pub(super) async fn commands_of_sets(
+    /// Which command and task each set of a store is of.
+    pub(super) async fn origins_of_sets(
         self: &Arc<Self>,
         store: &Store,
-    ) -> Result<BTreeMap<u32, u32>, Trouble> {
+    ) -> Result<Origins, Trouble> {
         if store.session.is_none() {
-            return Ok(store.entry.commands.clone());
+            return Ok(Origins::kept(store));
         }
         let sets = self.sets(store).await?;
-        self.match_commands(store, &sets)
+        self.origins(store, &sets)
     }
 
-    /// The command of each of these sets, by the process that it began with.
-    pub(super) fn match_commands(
-        &self,
-        store: &Store,
-        sets: &[SetInfo],
-    ) -> Result<BTreeMap<u32, u32>, Trouble> {
-        let Some(session) = &store.session else { return Ok(store.entry.commands.clone()) };
+    /// The command of each of these sets, by the process that it began with, and the task, by when it
+    /// began.
+    pub(super) fn origins(&self, store: &Store, sets: &[SetInfo]) -> Result<Origins, Trouble> {
+        let Some(session) = &store.session else { return Ok(Origins::kept(store)) };
         let mut starts: Vec<Start> = Vec::new();
         let mut after = 0;
         loop {
@@ -116,8 +113,64 @@ impl Daemon {
             let commands = page.iter().filter_map(|(_, text)| serde_json::from_str(text).ok());
             starts.extend(commands.filter_map(|command: Command| Start::of(&command)));
         }
-        Ok(sets.iter().filter_map(|set| Some((set.set, command_of(&starts, set)?))).collect())
+        let commands: BTreeMap<u32, u32> =
+            sets.iter().filter_map(|set| Some((set.set, command_of(&starts, set)?))).collect();
+        let turns: Vec<Turn> =
+            self.tasks(session, 0, u32::MAX)?.iter().filter_map(Turn::of).collect();
+        let task = |set: &SetInfo| task_of(&turns, set, *commands.get(&set.set)?);
+        let tasks = sets.iter().filter_map(|set| Some((set.set, task(set)?))).collect();
+        Ok(Origins { commands, tasks })
     }
+}
+
+/// What sets are of.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    /// The command of each.
+    pub(super) commands: BTreeMap<u32, u32>,
+    /// The task that this command worked on as its agent.
+    pub(super) tasks: BTreeMap<u32, u32>,
+}
+
+impl Origins {
+    /// As it was written down when the session was removed.
+    fn kept(store: &Store) -> Self {
+        Self { commands: store.entry.commands.clone(), tasks: store.entry.tasks.clone() }
+    }
+}
+
+/// When an agent worked on a task.
+struct Turn {
+    task: u32,
+    command: u32,
+    /// Since 1970.
+    from: Duration,
+    until: Duration,
+}
+
+impl Turn {
+    fn of(task: &Task) -> Option<Self> {
+        let moment = |text: &str| since_1970(text);
+        Some(Self {
+            task: task.number,
+            command: task.command?,
+            from: moment(task.started.as_deref()?)?,
+            until: task.ended.as_deref().and_then(moment).unwrap_or(Duration::MAX),
+        })
+    }
+}
+
+/// The task that a command worked on when a set began.
+fn task_of(turns: &[Turn], set: &SetInfo, command: u32) -> Option<u32> {
+    let began = Duration::from_nanos(set.began);
+    let fits = |turn: &&Turn| turn.command == command && turn.from <= began && began < turn.until;
+    turns.iter().rev().find(fits).map(|turn| turn.task)
+}
+
+/// How long after 1970 a moment is.
+fn since_1970(moment: &str) -> Option<Duration> {
+    let at = humantime::parse_rfc3339(moment).ok()?;
+    at.duration_since(std::time::UNIX_EPOCH).ok()
 }
 
 /// When a command was started, and as which process.
@@ -130,11 +183,10 @@ struct Start {
 
 impl Start {
     fn of(command: &Command) -> Option<Self> {
-        let at = humantime::parse_rfc3339(&command.started).ok()?;
         Some(Self {
             number: command.number,
             process: command.pid.and_then(|pid| u32::try_from(pid).ok())?,
-            at: at.duration_since(std::time::UNIX_EPOCH).ok()?,
+            at: since_1970(&command.started)?,
         })
     }
 }
@@ -167,7 +219,7 @@ pub(super) fn misfit() -> Trouble {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Start, command_of};
+    use super::{Duration, Start, Turn, command_of, task_of};
     use cowork_api::files::{SetInfo, SetKind};
 
     fn set(root: u32, began: u64) -> SetInfo {
@@ -193,5 +245,22 @@ mod tests {
         assert_eq!(command_of(&starts, &set(7, 5000)), Some(2));
         assert_eq!(command_of(&starts, &set(9, 5000)), None);
         assert_eq!(command_of(&starts, &set(7, 100)), None);
+    }
+
+    #[test]
+    fn a_set_is_of_the_task_in_which_it_began() {
+        let turn = |task, command, from, until| Turn {
+            task,
+            command,
+            from: Duration::from_millis(from),
+            until: Duration::from_millis(until),
+        };
+        let turns = [turn(1, 4, 100, 200), turn(2, 4, 300, 400), turn(3, 4, 400, u64::MAX)];
+        let task = |began| task_of(&turns, &set(2, began), 4);
+        assert_eq!(
+            [100, 150, 250, 300, 400, 9000].map(task),
+            [Some(1), Some(1), None, Some(2), Some(3), Some(3)]
+        );
+        assert_eq!(task_of(&turns, &set(2, 150), 5), None, "a command beside it");
     }
 }

@@ -110,6 +110,9 @@ pub(crate) struct Entry {
     pub(crate) removing: bool,
     /// Which command each set is of; filled in at the end.
     pub(crate) commands: BTreeMap<u32, u32>,
+    /// Which task of an agent; filled in at the end.
+    #[serde(default)]
+    pub(crate) tasks: BTreeMap<u32, u32>,
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Daemon {
         let mut selection = wanted.selection(&store)?;
         if let Some(command) = wanted.command {
             let sets = self.sets(&store).await?;
-            let commands = self.match_commands(&store, &sets)?;
+            let commands = self.origins(&store, &sets)?.commands;
             let numbers: Vec<u32> = sets
                 .iter()
                 .map(|set| set.set)
@@ -116,13 +116,13 @@ impl Daemon {
         changes: Vec<Change>,
         mut authors: Authors,
     ) -> Result<Changes, Trouble> {
-        let commands = self.match_commands(store, &sets)?;
+        let origins = self.origins(store, &sets)?;
         let shown = |change| show::change(&store.entry, change, &mut authors);
         let changes = changes.into_iter().map(shown);
         Ok(Changes {
             session: store.entry.session.clone(),
             changes: changes.collect(),
-            sets: sets.into_iter().map(|set| show::set(set, &commands)).collect(),
+            sets: sets.into_iter().map(|set| show::set(set, &origins)).collect(),
         })
     }
 
@@ -181,7 +181,7 @@ impl Daemon {
             None => None,
         };
         let mut sets = self.sets(store).await?;
-        let commands = self.match_commands(store, &sets)?;
+        let origins = self.origins(store, &sets)?;
         if let (Some(path), Some(places)) = (path, places) {
             if places.iter().all(|place| place.path.is_empty()) {
                 let below = |folder: &(String, Vec<u8>)| {
@@ -197,7 +197,7 @@ impl Daemon {
                 sets.retain(|set| about.contains(&set.set));
             }
         }
-        Ok(sets.into_iter().map(|set| show::set(set, &commands)).collect())
+        Ok(sets.into_iter().map(|set| show::set(set, &origins)).collect())
     }
 
     /// How many bytes of disk some stores take.

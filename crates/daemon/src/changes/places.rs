@@ -111,6 +111,7 @@ mod tests {
             ended: None,
             removing: false,
             commands: std::collections::BTreeMap::new(),
+            tasks: std::collections::BTreeMap::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reports of clerks as the API says them.
 
 use super::authors::Authors;
+use super::clerk::Origins;
 use super::kept::Entry;
 use crate::book::at;
 use cowork_api::files::{self, Place};
@@ -8,7 +9,6 @@ use cowork_client::types::{
     Change, ChangeConflict, ChangeKind, ChangeMark, ChangeSet, ChangedFile, ChangedFolder,
     Difference, MarkKind, NamePolicy, OnConflict, Raw, Restored, RestoredName, SetKind,
 };
-use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most names that an answer lists of what was brought back.
@@ -19,8 +19,8 @@ pub(super) fn moment(nanoseconds: u64) -> String {
     at(UNIX_EPOCH + Duration::from_nanos(nanoseconds))
 }
 
-/// A set, with the command it is of.
-pub(super) fn set(info: files::SetInfo, commands: &BTreeMap<u32, u32>) -> ChangeSet {
+/// A set, with the command and the task it is of.
+pub(super) fn set(info: files::SetInfo, origins: &Origins) -> ChangeSet {
     let (kind, undoes) = match info.kind {
         files::SetKind::Command => (SetKind::Command, Vec::new()),
         files::SetKind::Undo(sets) => (SetKind::Undo, sets),
@@ -31,8 +31,9 @@ pub(super) fn set(info: files::SetInfo, commands: &BTreeMap<u32, u32>) -> Change
         set: info.set,
         kind,
         undoes,
-        command: commands.get(&info.set).copied(),
+        command: origins.commands.get(&info.set).copied(),
         process: Some(info.root).filter(|root| *root != 0),
+        task: origins.tasks.get(&info.set).copied(),
         argv: info.argv.into_iter().map(Raw::new).collect(),
         began: moment(info.began),
         last: moment(info.last),

@@ -1,5 +1,6 @@
 //! Stores: made when a session first may write, found by the session's id as long as they are kept.
 
+use super::clerk::Origins;
 use super::kept::Entry;
 use crate::book::now;
 use crate::daemon::Daemon;
@@ -85,6 +86,7 @@ impl Daemon {
             ended: None,
             removing: false,
             commands: std::collections::BTreeMap::new(),
+            tasks: std::collections::BTreeMap::new(),
         });
         (entry.device, entry.inode) = (identity.device, identity.inode);
         for grant in granted {
@@ -183,7 +185,8 @@ impl Daemon {
         if nothing && !store.entry.staged && self.remove_store(&store).await.is_ok() {
             return;
         }
-        store.entry.commands = self.commands_of_sets(&store).await.unwrap_or_default();
+        let Origins { commands, tasks } = self.origins_of_sets(&store).await.unwrap_or_default();
+        (store.entry.commands, store.entry.tasks) = (commands, tasks);
         store.entry.ended = Some(now());
         drop(self.put_entry(&store.name, &store.entry));
     }

@@ -9,7 +9,7 @@ use super::kept::{Kept, News};
 use super::orders::{Order, What};
 use super::turn::{Ending, Turn};
 use crate::daemon::Daemon;
-use crate::session::{Run, Session};
+use crate::session::{Run, Session, has_sandbox};
 use crate::trouble::Trouble;
 use cowork_client::types::{Reason, Task, TaskMessageKind, TaskProtocol, TaskState};
 use cowork_session::output::{Reader, Stream};
@@ -281,8 +281,8 @@ impl Desk {
             }
             None => None,
         };
-        // What is changed from here on is this task's; without recorded folders there is nothing.
-        drop(daemon.boundary(&session).await);
+        // What is changed from here on is this task's.
+        self.divide(kept.task.number).await;
         let places = hints::hints(&session.doc(), &prepared.cwd.lossy(), &kept.task.attachments);
         kept.commands = session.doc().commands;
         kept.program = launch.command.argv.first().cloned();
@@ -306,6 +306,18 @@ impl Desk {
         self.give(kept, &mut companion, &places);
         daemon.write_task(kept, &News::default())?;
         Ok(companion)
+    }
+
+    /// Begins new sets of changes at the beginning or end of a task. Where that fails, what its agent
+    /// changes may be in one set with what it changed for another task, and the record says so.
+    async fn divide(&self, task: u32) {
+        if let Err(trouble) = self.daemon.boundary(&self.session).await
+            && has_sandbox(self.session.state())
+        {
+            let data = json!({ "task": task, "reason": trouble.line() });
+            // The task goes on, whether that can be recorded or not.
+            drop(self.daemon.book.record("changes.undivided", Some(&self.session.id), &data));
+        }
     }
 
     fn note_begun(&self, kept: &mut Kept) -> Result<(), Trouble> {
@@ -384,7 +396,7 @@ impl Desk {
         self.expire_questions(&mut kept);
         let mut news = News::default();
         if kept.task.started.is_some() {
-            drop(self.daemon.boundary(&self.session).await);
+            self.divide(kept.task.number).await;
             kept.task.summary = Some(self.daemon.summarise_task(&self.session, &kept).await);
         }
         kept.replies.clear();
