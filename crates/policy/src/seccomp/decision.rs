@@ -59,6 +59,8 @@ pub enum Errno {
     Access,
     /// `ENOSYS`: the kernel does not seem to have the call, so the caller uses its fallback.
     NoSys,
+    /// `EOPNOTSUPP`: what is there does not seem to be able to do it.
+    OpNotSupp,
     /// `EPROTONOSUPPORT`: the protocol does not seem to exist.
     ProtoNoSupport,
     /// `EAFNOSUPPORT`: the address family does not seem to exist.
@@ -67,8 +69,14 @@ pub enum Errno {
 
 impl Errno {
     /// Every error a rule can name.
-    pub const ALL: [Self; 5] =
-        [Self::Perm, Self::Access, Self::NoSys, Self::ProtoNoSupport, Self::AfNoSupport];
+    pub const ALL: [Self; 6] = [
+        Self::Perm,
+        Self::Access,
+        Self::NoSys,
+        Self::OpNotSupp,
+        Self::ProtoNoSupport,
+        Self::AfNoSupport,
+    ];
 
     /// The kernel's number, the same on both architectures (`asm-generic/errno.h`).
     pub const fn number(self) -> u32 {
@@ -76,6 +84,7 @@ impl Errno {
             Self::Perm => 1,
             Self::Access => 13,
             Self::NoSys => 38,
+            Self::OpNotSupp => 95,
             Self::ProtoNoSupport => 93,
             Self::AfNoSupport => 97,
         }

@@ -23,6 +23,7 @@ const NOTHING: Node = Node::Return(Verdict::Nothing);
 const EPERM: Node = refuse(Errno::Perm);
 const ENOSYS: Node = Node::Return(MISSING);
 const EAFNOSUPPORT: Node = refuse(Errno::AfNoSupport);
+const EOPNOTSUPP: Node = refuse(Errno::OpNotSupp);
 const EPROTONOSUPPORT: Node = refuse(Errno::ProtoNoSupport);
 
 const fn refuse(errno: Errno) -> Node {
@@ -382,6 +383,25 @@ const NAMES: &str = "The name lies in memory that a filter cannot read, so the b
 const MASK: &str = "The broker makes new files with the mask of whoever asked for them.";
 const SPACE: &str = "A granted folder is mounted read-only and is writable all the same.";
 
+const FLAGS: &str = "The kernel would set a file's flags through a descriptor without the broker, so \
+                     that the change would neither be recorded nor undone.";
+
+/// `FS_IOC_SETFLAGS` of `linux/fs.h`, the same as 32-bit programs say it, and `FS_IOC_FSSETXATTR`.
+const SET_FLAGS: u32 = 0x4008_6602;
+const SET_FLAGS_32: u32 = 0x4004_6602;
+const SET_FLAGS_AND_PROJECT: u32 = 0x401c_5820;
+
+/// As on a file system without flags, which programs are used to.
+const SETS_FLAGS: Node = when(
+    equals(Arg::A1, SET_FLAGS),
+    &EOPNOTSUPP,
+    &when(
+        equals(Arg::A1, SET_FLAGS_AND_PROJECT),
+        &EOPNOTSUPP,
+        &when(equals(Arg::A1, SET_FLAGS_32), &EOPNOTSUPP, &ALLOW),
+    ),
+);
+
 const fn ask(call: &'static str) -> Rule {
     rule(call, NOTIFY, NAMES)
 }
@@ -394,7 +414,8 @@ const WRITABLE_IN_A2: Node = when(any_bits(Arg::A2, W_OK), &NOTIFY, &ALLOW);
 /// taken for none, and meets the read-only mount.
 const NAMED_IN_A1: Node = when(equals(Arg::A1, 0), &ALLOW, &NOTIFY);
 
-/// The calls that change files by name.
+/// The calls that change files by name, and the one that changes more of an open file than its contents
+/// and what an undo knows of.
 pub(super) static WRITES: &[Rule] = &[
     rule("open", OPEN_IN_A1, NAMES),
     rule("openat", OPEN_IN_A2, NAMES),
@@ -437,6 +458,7 @@ pub(super) static WRITES: &[Rule] = &[
     rule("umask", NOTIFY, MASK),
     rule("statfs", NOTIFY, SPACE),
     rule("fstatfs", NOTIFY, SPACE),
+    rule("ioctl", SETS_FLAGS, FLAGS),
 ];
 
 #[cfg(test)]
@@ -735,6 +757,32 @@ mod tests {
             let data =
                 SeccompData { arch: 0x4000_0003, ..SeccompData::new(Arch::X86_64, 0, [0; 6]) };
             assert_eq!(policy.decide(Arch::X86_64, &data), Verdict::KillProcess);
+        }
+    }
+
+    #[test]
+    fn flags_of_files_are_not_set_where_changes_are_recorded() {
+        let (writes, small) = (Policy::door(Door::Writes), Policy::door(Door::Connections));
+        for request in [0x4008_6602, 0x401c_5820, 0x4004_6602] {
+            for high in [0, HIGH, u64::from(u32::MAX) << 32] {
+                check(&writes, "ioctl", &[3, high | request], EOPNOTSUPP);
+                check(&small, "ioctl", &[3, high | request], ALLOW);
+                strict("ioctl", &[3, high | request], ALLOW);
+            }
+        }
+        // FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_GETFLAGS, FS_IOC32_GETFLAGS,
+        // FS_IOC_FSGETXATTR, FS_IOC_FIEMAP, TCGETS.
+        for request in [
+            0x4004_9409,
+            0x4020_940d,
+            0xc018_9436,
+            0x8008_6601,
+            0x8004_6601,
+            0x801c_581f,
+            0xc020_660b,
+            0x5401,
+        ] {
+            check(&writes, "ioctl", &[3, request], ALLOW);
         }
     }
 

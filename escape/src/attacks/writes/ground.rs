@@ -31,6 +31,16 @@ pub(super) fn prepare_alias(stage: &Stage, token: &str) -> Result<(), Lost> {
     note(stage, token)
 }
 
+/// A file that the session may change.
+pub(super) const FREE: &str = "free/file";
+
+/// Whether the file has a flag, of which it had none.
+pub(super) fn flagged(stage: &Stage, shot: &Shot) -> Option<String> {
+    let file = std::fs::File::open(place(stage, &shot.token).join(FREE)).ok()?;
+    let flags = rustix::fs::ioctl_getflags(&file).ok()?;
+    flags.contains(rustix::fs::IFlags::NODUMP).then(|| "the file has a flag".to_owned())
+}
+
 fn place(stage: &Stage, token: &str) -> PathBuf {
     stage.path(YARD).join(format!("ground-{token}"))
 }

@@ -33,6 +33,7 @@ pub(crate) const TABLE: &[Attack] = &[
     attack("handle.times-by-descriptor", |scene| by_descriptor(scene, Change::Times)),
     attack("handle.attribute-by-descriptor", |scene| by_descriptor(scene, Change::Attribute)),
     attack("handle.flags-by-descriptor", |scene| by_descriptor(scene, Change::Flags)),
+    attack("handle.flags-of-a-free-file", flags_of_free).judged(ground::flagged),
     attack("handle.copy-into", |scene| by_descriptor(scene, Change::Copy)),
     attack("handle.length-by-descriptor", |scene| by_descriptor(scene, Change::Length)),
     attack("handle.memory-of-a-mapping", memory),
@@ -210,6 +211,31 @@ fn by_descriptor(scene: &Scene, change: Change) -> Outcome {
         }
     }
     Ok("changed".into())
+}
+
+/// Sets a flag of a file that may be changed, by every request that does so, through a descriptor that
+/// can write: nobody records it.
+fn flags_of_free(scene: &Scene) -> Outcome {
+    /// `FS_IOC_SETFLAGS`, what 32-bit programs say for it, and `FS_IOC_FSSETXATTR` of `linux/fs.h`.
+    const REQUESTS: [usize; 3] = [0x4004_6602, 0x4008_6602, 0x401c_5820];
+    /// `FS_NODUMP_FL`, and `FS_XFLAG_NODUMP`.
+    const NODUMP: u64 = 0x40;
+    const NODUMP_OF_SEVEN: [u32; 7] = [0x80, 0, 0, 0, 0, 0, 0];
+    let path = on(scene, ground::FREE)?;
+    let file = std::fs::File::options().read(true).write(true).open(path)?;
+    let number = signed(file.as_raw_fd());
+    let mut last = Lost::new("nothing happened");
+    for request in REQUESTS {
+        let value = if request == 0x401c_5820 { at(&NODUMP_OF_SEVEN) } else { at(&NODUMP) };
+        // The kernel looks at half of the register.
+        for high in [0, 1 << 32] {
+            match call(libc::SYS_ioctl, &[number, high | request, value]) {
+                Ok(_) => return Ok("a flag was set".into()),
+                Err(error) => last = error.into(),
+            }
+        }
+    }
+    Err(last)
 }
 
 /// Writes to a mapping of the file by the file of one's own memory, past its protection.

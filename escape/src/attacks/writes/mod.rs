@@ -35,6 +35,7 @@ const WALL: &[(&str, &str)] = &[
     ("EPERM", layer::FILTER),
     ("ENOSYS", layer::FILTER),
     ("ENOENT", layer::MOUNTS),
+    ("EOPNOTSUPP", layer::FILTER),
     ("EBUSY", "one listener only"),
     ("EIO", "the kernel: the mapping is for reading"),
     ("EINVAL", "the descriptor is for reading"),
