@@ -2,7 +2,8 @@
 //!
 //! Each scenario runs twice in sessions of the same name: with the folder granted `direct`, which is
 //! a plain mount, and granted `rw`. Exit status, output and the resulting trees must be the same.
-//! Then everything is undone, and the tree must be what it was before, to the last attribute.
+//! Then everything is undone, and the tree must be what it was before, to the last attribute; redone,
+//! and it must be what it was after the run; and undone again.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
