@@ -1,12 +1,13 @@
 //! Races against whoever judges: what a call names is changed while the call is looked at.
 
-use super::trials::{Shifting, Try, race};
+use super::trials::{Shifting, Try, race, race_of_processes};
 use super::{attack, on};
 use crate::attack::{Attack, Permitted};
 use crate::raw::{call, flags, of, open_by, signed, text};
 use crate::scene::{Lost, Outcome, Scene};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use std::ffi::CString;
 use std::fs::{create_dir, remove_file, rename};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +21,33 @@ pub(crate) const TABLE: &[Attack] = &[
     attack("race.link-inside", |scene| link(scene, Elsewhere::Allowed)).compared(),
     attack("race.folder-of-links", link_folder).compared(),
     attack("race.folders-exchanged", exchanged).compared(),
-    attack("race.descriptor-outside-or-protected", |scene| descriptor(scene, Elsewhere::Outside))
+    attack("race.descriptor-outside-or-protected", |scene| {
+        descriptor(scene, (Elsewhere::Outside, Swapper::Thread))
+    })
+    .compared(),
+    attack("race.descriptor-allowed-or-protected", |scene| {
+        descriptor(scene, (Elsewhere::Allowed, Swapper::Thread))
+    })
+    .compared(),
+    attack("race.shared-descriptor-outside-or-protected", |scene| {
+        descriptor(scene, (Elsewhere::Outside, Swapper::Process))
+    })
+    .compared(),
+    attack("race.shared-descriptor-allowed-or-protected", |scene| {
+        descriptor(scene, (Elsewhere::Allowed, Swapper::Process))
+    })
+    .compared(),
+    attack("race.descriptor-through-another-process", |scene| {
+        descriptor(scene, (Elsewhere::Allowed, Swapper::Path))
+    })
+    .compared(),
+    attack("race.working-directory", |scene| working_directory(scene, Swapper::Thread)).compared(),
+    attack("race.shared-working-directory", |scene| working_directory(scene, Swapper::Process))
         .compared(),
-    attack("race.descriptor-allowed-or-protected", |scene| descriptor(scene, Elsewhere::Allowed))
-        .compared(),
-    attack("race.working-directory", working_directory).compared(),
+    attack("race.directory-through-another-process", |scene| {
+        working_directory(scene, Swapper::Path)
+    })
+    .compared(),
     attack("race.created-while-renamed", |scene| becomes_git(scene, Put::File)).compared(),
     attack("race.moved-in-while-renamed", |scene| becomes_git(scene, Put::Moved)).compared(),
     attack("race.created-while-another-session-renames", two_sessions)
@@ -43,6 +66,17 @@ const TOGETHER: &str = "rules about names hold for each session by itself: two s
 enum Elsewhere {
     Outside,
     Allowed,
+}
+
+/// Who swaps what is shared with the process that calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swapper {
+    /// A thread of it.
+    Thread,
+    /// Another process.
+    Process,
+    /// Another process, by whose number the path begins.
+    Path,
 }
 
 const WRITES: i32 = libc::O_WRONLY | libc::O_CLOEXEC;
@@ -196,8 +230,8 @@ fn exchanged(scene: &Scene) -> Outcome {
     race(scene, swap, || prize.judge(open_at(here, of(&path))))
 }
 
-/// The descriptor that a path starts from is replaced by another thread, which shares all of them.
-fn descriptor(scene: &Scene, elsewhere: Elsewhere) -> Outcome {
+/// The descriptor that a path starts from is replaced by a thread or process that shares all of them.
+fn descriptor(scene: &Scene, (elsewhere, swapper): (Elsewhere, Swapper)) -> Outcome {
     let scratch = scratch(scene)?;
     let prize = Prize::of(scene)?;
     let other = match elsewhere {
@@ -218,12 +252,34 @@ fn descriptor(scene: &Scene, elsewhere: Elsewhere) -> Outcome {
             cowork_sys::ignore(call(libc::SYS_dup3, &[signed(with.as_raw_fd()), number, 0]));
         }
     };
-    let came = race(scene, swap, || prize.judge(open_at(number, of(c"canary"))));
+    let came = swapped(scene, (swapper, swap), |process| match process {
+        None => prize.judge(open_at(number, of(c"canary"))),
+        Some(process) => prize.judge(open_through(process, &format!("fd/{}", base.as_raw_fd()))),
+    });
     ended(&scratch, came)
 }
 
-/// The working directory is changed by another thread, which shares it.
-fn working_directory(scene: &Scene) -> Outcome {
+/// Opens the canary in what a process has.
+fn open_through(process: usize, what: &str) -> Result<OwnedFd, std::io::Error> {
+    let path = CString::new(format!("/proc/{process}/{what}/canary"))?;
+    open_at(signed(libc::AT_FDCWD), of(&path))
+}
+
+/// A race against whoever swaps; `attempt` is told by whose number the path begins.
+fn swapped(
+    scene: &Scene,
+    (swapper, swap): (Swapper, impl FnMut() + Send),
+    mut attempt: impl FnMut(Option<usize>) -> Try,
+) -> Outcome {
+    match swapper {
+        Swapper::Thread => race(scene, swap, || attempt(None)),
+        Swapper::Process => race_of_processes(scene, swap, |_| attempt(None)),
+        Swapper::Path => race_of_processes(scene, swap, |process| attempt(Some(process))),
+    }
+}
+
+/// The working directory is changed by a thread or process that shares it.
+fn working_directory(scene: &Scene, swapper: Swapper) -> Outcome {
     let scratch = scratch(scene)?;
     let prize = Prize::of(scene)?;
     let (outside, protected) = (text(&scratch)?, text(&absolute(scene, "protected")?)?);
@@ -233,7 +289,10 @@ fn working_directory(scene: &Scene) -> Outcome {
         }
     };
     let here = signed(libc::AT_FDCWD);
-    let came = race(scene, swap, || prize.judge(open_at(here, of(c"canary"))));
+    let came = swapped(scene, (swapper, swap), |process| match process {
+        None => prize.judge(open_at(here, of(c"canary"))),
+        Some(process) => prize.judge(open_through(process, "cwd")),
+    });
     ended(&scratch, came)
 }
 

@@ -1,5 +1,6 @@
-//! A race: one thread does, another undoes, until something gives or the tries are over.
+//! A race: one thread or process does, another undoes, until something gives or the tries are over.
 
+use crate::raw::{call, flags, leave};
 use crate::scene::{Lost, Outcome, Scene};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,13 +38,9 @@ impl Try {
 pub(super) fn race(
     scene: &Scene,
     swap: impl FnMut() + Send,
-    mut attempt: impl FnMut() -> Try,
+    attempt: impl FnMut() -> Try,
 ) -> Outcome {
-    let wanted = scene.number("tries")? as u64;
-    let bare = !scene.inside();
     let stop = AtomicBool::new(false);
-    let begin = Instant::now();
-    let (mut tries, mut wins, mut mount) = (0u64, 0u64, 0u64);
     std::thread::scope(|scope| {
         let mut swap = swap;
         let stop = &stop;
@@ -52,26 +49,64 @@ pub(super) fn race(
                 swap();
             }
         });
-        let longest = if wanted == 0 { SHORT } else { LONGEST_RACE };
-        let goes_on = |tries: u64, wins: u64| {
-            let enough = begin.elapsed() >= longest || (wanted > 0 && tries >= wanted);
-            let control = bare && wins == 0 && begin.elapsed() < longest + LONGER;
-            !enough || control
-        };
-        while goes_on(tries, wins) {
-            tries += 1;
-            match attempt() {
-                Try::Won => wins += 1,
-                Try::WonForGood => {
-                    wins += 1;
-                    break;
-                }
-                Try::Mount => mount += 1,
-                Try::Lost => {}
-            }
-        }
+        let came = tried(scene, attempt);
         stop.store(true, Ordering::Relaxed);
-    });
+        came
+    })
+}
+
+/// Runs `swap` at full speed in another process, which has its memory and its threads for itself and
+/// shares descriptors and the working directory with this one. `attempt` is told its number.
+pub(super) fn race_of_processes(
+    scene: &Scene,
+    mut swap: impl FnMut(),
+    mut attempt: impl FnMut(usize) -> Try,
+) -> Outcome {
+    let shared = flags(libc::CLONE_FILES | libc::CLONE_FS | libc::SIGCHLD);
+    let process = call(libc::SYS_clone, &[shared, 0, 0, 0, 0])?;
+    if process == 0 {
+        let with_its_parent = [flags(libc::PR_SET_PDEATHSIG), flags(libc::SIGKILL), 0, 0, 0];
+        if call(libc::SYS_prctl, &with_its_parent).is_err() {
+            leave(1)
+        }
+        loop {
+            swap();
+        }
+    }
+    let came = tried(scene, || attempt(process));
+    call(libc::SYS_kill, &[process, flags(libc::SIGKILL)])?;
+    let mut status = 0i32;
+    call(libc::SYS_wait4, &[process, crate::raw::into(&mut status), 0, 0])?;
+    if status != libc::SIGKILL {
+        return Err(Lost::new(format!("the other process ended by itself, with {status:#x}")));
+    }
+    came
+}
+
+/// Tries until it is enough, and counts.
+fn tried(scene: &Scene, mut attempt: impl FnMut() -> Try) -> Outcome {
+    let wanted = scene.number("tries")? as u64;
+    let bare = !scene.inside();
+    let begin = Instant::now();
+    let (mut tries, mut wins, mut mount) = (0u64, 0u64, 0u64);
+    let longest = if wanted == 0 { SHORT } else { LONGEST_RACE };
+    let goes_on = |tries: u64, wins: u64| {
+        let enough = begin.elapsed() >= longest || (wanted > 0 && tries >= wanted);
+        let control = bare && wins == 0 && begin.elapsed() < longest + LONGER;
+        !enough || control
+    };
+    while goes_on(tries, wins) {
+        tries += 1;
+        match attempt() {
+            Try::Won => wins += 1,
+            Try::WonForGood => {
+                wins += 1;
+                break;
+            }
+            Try::Mount => mount += 1,
+            Try::Lost => {}
+        }
+    }
     let said = format!("{wins} wins in {tries} tries, {mount} stopped by the mount alone");
     if wins > 0 { Ok(said) } else { Err(Lost::new(said)) }
 }
