@@ -58,6 +58,15 @@ fn plain(node: &Node) -> Node {
     node
 }
 
+/// What a name is whatever other names its file has: those may be in other sets.
+pub(crate) fn alone(node: &Node) -> Node {
+    Node { first_name: String::new(), ..plain(node) }
+}
+
+fn is_below(path: &str, top: &str) -> bool {
+    top.is_empty() || path.strip_prefix(top).is_some_and(|rest| rest.starts_with('/'))
+}
+
 fn plain_all(snapshot: &Snapshot) -> Snapshot {
     snapshot.iter().map(|(name, node)| (name.clone(), plain(node))).collect()
 }
@@ -78,12 +87,8 @@ impl Footprint {
     }
 
     fn meets(&self, other: &Self) -> bool {
-        let related = |one: &String, two: &String| {
-            let below = |path: &String, top: &String| {
-                path.strip_prefix(top.as_str()).is_some_and(|rest| rest.starts_with('/'))
-            };
-            one == two || below(one, two) || below(two, one)
-        };
+        let related =
+            |one: &String, two: &String| one == two || is_below(one, two) || is_below(two, one);
         !self.files.is_disjoint(&other.files)
             || self.paths.iter().any(|one| other.paths.iter().any(|two| related(one, two)))
     }
@@ -91,6 +96,29 @@ impl Footprint {
     fn add(&mut self, other: &Self) {
         self.paths.extend(other.paths.iter().cloned());
         self.files.extend(&other.files);
+    }
+}
+
+/// The names that an undo of one may change: all names of the same files and of those that make
+/// place for them, and what is in these.
+fn concerned(path: &str, before: &Moment, after: &Moment) -> BTreeSet<String> {
+    let mut found = BTreeSet::from([path.to_owned()]);
+    loop {
+        let count = found.len();
+        let inodes = |name: &String| [before.files.get(name), after.files.get(name)];
+        let files: BTreeSet<u64> = found.iter().flat_map(inodes).flatten().copied().collect();
+        for name in before.files.keys().chain(after.files.keys()) {
+            let replaced = before.files.get(name) != after.files.get(name);
+            if inodes(name).into_iter().flatten().any(|inode| files.contains(inode))
+                || found.iter().any(|top| is_below(name, top))
+                || (replaced && found.iter().any(|inner| is_below(inner, name)))
+            {
+                found.insert(name.clone());
+            }
+        }
+        if found.len() == count {
+            return found;
+        }
     }
 }
 
@@ -211,10 +239,20 @@ impl Story {
         assert_eq!(restored.lost, vec![], "{what}");
         if clear {
             assert_eq!(restored.conflicts, vec![], "{what}");
-            let contents = |nodes: &Snapshot| {
-                nodes.get(&path).map(|node| (node.mode & 0o170_000, node.contents.clone()))
+            let node = |nodes: &Snapshot| nodes.get(&path).map(alone);
+            assert_eq!(node(&after.nodes), node(&turn.before.nodes), "{what}");
+        }
+        let concerned = concerned(&path, &before, &after);
+        let is_above = |name: &String| concerned.iter().any(|inner| is_below(inner, name));
+        for name in before.nodes.keys().chain(after.nodes.keys()) {
+            let node = |moment: &Moment| {
+                let node = moment.nodes.get(name)?;
+                // In a folder above something was done.
+                Some(if is_above(name) { plain(node) } else { Node { links: 0, ..node.clone() } })
             };
-            assert_eq!(contents(&after.nodes), contents(&turn.before.nodes), "{what}");
+            if !concerned.contains(name) {
+                assert_eq!(node(&after), node(&before), "{what}: `{name}` is none of its business");
+            }
         }
         if !restored.conflicts.is_empty() {
             same(&after.nodes, &before.nodes, &format!("{what}: refused"));

@@ -1,5 +1,6 @@
 //! Thousands of random changes in several sets, undone in every way that does not conflict.
 
+use crate::any_order::alone;
 use crate::bed::{Bed, Command, Snapshot, Trash, same, same_but_links};
 use cowork_api::files::{Caps, Choice, Sets};
 use std::time::{Duration, Instant};
@@ -196,10 +197,8 @@ fn some_names_then_the_rest() {
             let what = format!("{}: only `{name}`", story.what);
             assert_eq!((restored.lost, restored.conflicts), (vec![], vec![]), "{what}");
             let now = story.bed.snapshot();
-            let contents = |snapshot: &Snapshot| {
-                snapshot.get(&name).map(|node| (node.mode & 0o170_000, node.contents.clone()))
-            };
-            assert_eq!(contents(&now), contents(story.first()), "{what}");
+            let node = |snapshot: &Snapshot| snapshot.get(&name).map(alone);
+            assert_eq!(node(&now), node(story.first()), "{what}");
         }
         story.undo(Sets::All, "the rest");
         same(&story.bed.snapshot(), story.first(), &format!("{}: the rest", story.what));
