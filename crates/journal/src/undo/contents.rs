@@ -351,17 +351,20 @@ impl Work<'_> {
             .bodies
             .iter()
             .filter(|id| !self.unchanged.contains_key(id))
+            .chain(self.unlocked.keys())
             .filter_map(|id| Some((self.plan.names.path(*id)?.len(), *id)))
             .collect();
         order.sort_unstable_by(|one, other| other.cmp(one));
         for (_, id) in order {
-            let Some(meta) = target(&self.plan.names, id) else { continue };
+            let unlocked = self.unlocked.get(&id).cloned();
+            let as_it_was = unlocked.is_some();
+            let Some(meta) = unlocked.or_else(|| target(&self.plan.names, id)) else { continue };
             let Some(folder) = self.plan.names.thing(id).map(|thing| thing.folder) else {
                 continue;
             };
             let Some(path) = self.plan.names.path(id) else { continue };
             let outcome = self.adjust(id, folder, &path, &meta);
-            let changed = outcome == Ok(true);
+            let changed = outcome == Ok(true) && !as_it_was;
             self.forgive(id, outcome.map(drop))?;
             if changed && !self.told.contains(&id) {
                 self.did(id, Some(path), "attributes brought back".to_owned());

@@ -9,6 +9,7 @@ use crate::hand::{By, Hand, Spot};
 use crate::model::names::{BodyId, Slot, ThingId};
 use crate::model::tree::split;
 use crate::model::{Disk, Journal, Present, Scope, last};
+use crate::record::Meta;
 use cowork_api::Text;
 use cowork_api::files::FileKind;
 use rustix::fs::RenameFlags;
@@ -48,6 +49,8 @@ pub(super) struct Work<'a> {
     pub(super) unchanged: HashMap<ThingId, u64>,
     /// The folder in which a name was announced last.
     pub(super) announced: Option<(u32, Text)>,
+    /// Folders that were made writable, as they were.
+    pub(super) unlocked: HashMap<ThingId, Meta>,
     /// Bodies that have names which no record mentions.
     pub(super) shared: HashSet<BodyId>,
     /// What is to be where.
@@ -88,6 +91,7 @@ impl<'a> Work<'a> {
             found: RefCell::default(),
             unchanged: HashMap::new(),
             announced: None,
+            unlocked: HashMap::new(),
             shared: HashSet::new(),
             temporary: 0,
             left,

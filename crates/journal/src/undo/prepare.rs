@@ -102,7 +102,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes folders writable in which names are to be changed.
+    /// Makes folders writable in which names are to be changed. Those that nothing else is to be
+    /// done to are as they are now afterwards.
     pub(super) fn unlock_folders(&mut self) -> Result<(), Errno> {
         let mut folders = BTreeSet::new();
         for id in self.plan.steps.keys() {
@@ -124,13 +125,10 @@ impl Work<'_> {
             }
             let mode = Mode::from_raw_mode((present.mode & 0o7777) | 0o700);
             self.at(folder, &path, |hand, by, spot| hand.set_mode(by, spot, mode))?;
-            let attributes = self.disk.attributes(folder, &path)?;
-            if let Some(body) = self.plan.names.thing(id).map(|thing| thing.body)
-                && let Some(body) = self.plan.names.bodies.get_mut(body)
-            {
-                body.before.get_or_insert_with(|| present.meta(attributes));
+            if !self.plan.bodies.contains(&id) {
+                let meta = present.meta(self.disk.attributes(folder, &path)?);
+                self.unlocked.insert(id, meta);
             }
-            self.plan.bodies.insert(id);
         }
         Ok(())
     }

@@ -414,3 +414,26 @@ fn names_that_go_alone_leave_the_contents_of_those_that_stay() {
     assert_eq!(names, ["", "one", "two"]);
     assert_eq!(std::fs::read(bed.at("one")).unwrap(), b"longer than before");
 }
+
+#[test]
+fn a_folder_that_is_locked_stays_so_when_a_name_in_it_comes_back_alone() {
+    for trash in [Trash::Beside, Trash::None] {
+        let bed = Bed::with("locked", trash, Caps::default());
+        std::fs::create_dir(bed.at("folder")).unwrap();
+        std::fs::write(bed.at("folder/file"), "contents").unwrap();
+        let before = bed.snapshot();
+        bed.set(|command| {
+            command.unlink("folder/file").unwrap();
+            command.chmod("folder", 0o500).unwrap();
+            command.chown("folder", 1234, 1234).unwrap();
+        });
+        let undone = bed.undo(Sets::All, &["folder/file"], Choice::Refuse);
+        assert_eq!((undone.lost, undone.conflicts), (vec![], vec![]), "{trash:?}");
+        let now = bed.snapshot();
+        assert_eq!(now["folder/file"].contents, b"contents", "{trash:?}");
+        let folder = &now["folder"];
+        assert_eq!((folder.mode & 0o7777, folder.owner), (0o500, (1234, 1234)), "{trash:?}");
+        bed.undo_all();
+        same(&bed.snapshot(), &before, &format!("{trash:?}: all"));
+    }
+}
