@@ -9,7 +9,7 @@ use cowork_api::egress::{
     Answer, Ask, Connection, Decision, FromEgress, MAX_FLOWS, NotRenewed, Rule, Rules, Secret,
     Source, Target, Timings, What,
 };
-use cowork_policy::egress::{Matcher, Outcome, Place, Treatment};
+use cowork_policy::egress::{Matcher, Outcome, Place, Treatment, Verdict};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::pin::pin;
@@ -43,7 +43,7 @@ pub struct Office {
     flows: Arc<Flows>,
     /// There is something to tell the daemon.
     news: Notify,
-    /// How often there were other rules.
+    /// How often there were other rules or secrets.
     renewed: watch::Sender<u64>,
     /// Secrets that wait for another value.
     pub(crate) renewals: Renewals,
@@ -139,6 +139,16 @@ fn same(one: &Target, other: &Target) -> bool {
         && !cut(one)
 }
 
+/// What rules say about the request `number` of a flow; 0 is the connection itself.
+fn verdict<'a>(rules: &'a Matcher, number: u32, target: &Target, place: &Place) -> Verdict<'a> {
+    if number == 0 {
+        return rules.connection(place, target.port);
+    }
+    let method = target.method.as_deref().unwrap_or_default();
+    let path = target.path.as_deref().unwrap_or_default();
+    rules.request(place, target.port, method, path)
+}
+
 impl Office {
     /// An office that begins with these rules and secrets.
     pub fn new(session: &str, rules: Rules, secrets: Vec<Secret>) -> Arc<Self> {
@@ -169,6 +179,25 @@ impl Office {
     pub fn set_rules(&self, rules: Rules) {
         self.rules.store(Arc::new(Matcher::new(rules)));
         self.renewed.send_modify(|times| *times += 1);
+        self.withdraw_settled();
+    }
+
+    /// Withdraws questions that nobody waits for any more and that rules have answered.
+    fn withdraw_settled(&self) {
+        let rules = self.rules();
+        let mut desk = lock(&self.desk);
+        let settled = |Waiting { target, askers, .. }: &Waiting| {
+            let number = u32::from(target.method.is_some());
+            let verdict = |place: Place| verdict(&rules, number, target, &place).outcome;
+            askers.is_empty()
+                && target.host.parse().is_ok_and(|place| verdict(place) != Outcome::Ask)
+        };
+        let known = desk.waiting.iter().filter(|(_, waiting)| settled(waiting));
+        let gone: Vec<u64> = known.map(|(number, _)| *number).collect();
+        for number in gone {
+            desk.waiting.remove(&number);
+            self.withdraw(number);
+        }
     }
 
     /// Waits until rules no longer let a connection pass that they let pass before, as it is carried.
@@ -199,6 +228,7 @@ impl Office {
         let secrets = Arc::new(secrets);
         self.secrets.store(Arc::clone(&secrets));
         self.renewals.came(&secrets);
+        self.renewed.send_modify(|times| *times += 1);
     }
 
     /// A secret stays as it is.
@@ -263,16 +293,12 @@ impl Office {
         flow.state().target.clone_from(&shown);
         let mut held = Duration::ZERO;
         let mut answer = None;
+        // Before rules are looked at: no change of them is missed.
+        let mut renewed = self.renewed.subscribe();
         loop {
             let answered = matches!(answer, Some(Ok(Answer::Allow | Answer::Deny { .. })));
             let rules = self.rules();
-            let verdict = if number == 0 {
-                rules.connection(place, target.port)
-            } else {
-                let method = target.method.as_deref().unwrap_or_default();
-                let path = target.path.as_deref().unwrap_or_default();
-                rules.request(place, target.port, method, path)
-            };
+            let verdict = verdict(&rules, number, target, place);
             let rule = verdict.rule;
             let asked = answered && verdict.outcome == Outcome::Ask;
             let source = if asked { Source::User } else { Source::Policy };
@@ -290,9 +316,13 @@ impl Office {
                     drop(rules);
                     let began = Instant::now();
                     flow.state().waits = Waits::ForTheUser;
-                    answer = Some(self.ask(&shown, impatience.as_mut()).await);
+                    answer = tokio::select! {
+                        biased;
+                        answer = self.ask(&shown, impatience.as_mut()) => Some(answer),
+                        () = self.settled(&mut renewed, number, target, place) => None,
+                    };
                     flow.state().waits = Waits::No;
-                    held = began.elapsed();
+                    held += began.elapsed();
                     continue;
                 }
                 (outcome, _) => {
@@ -369,6 +399,27 @@ impl Office {
             timings,
         };
         self.record(flow.number, 0, what);
+    }
+
+    /// Waits until rules say something themselves about what the user is asked about.
+    async fn settled(
+        &self,
+        renewed: &mut watch::Receiver<u64>,
+        number: u32,
+        target: &Target,
+        place: &Place,
+    ) {
+        while renewed.changed().await.is_ok() {
+            let rules = self.rules();
+            let verdict = verdict(&rules, number, target, place);
+            // Secrets come after the rules that name them.
+            let wants = verdict.rule.and_then(|rule| rule.credential.as_ref());
+            let has = |secret: &str| self.secrets().iter().any(|known| known.name == secret);
+            if verdict.outcome != Outcome::Ask && wants.is_none_or(|wants| has(&wants.secret)) {
+                return;
+            }
+        }
+        pending::<()>().await;
     }
 
     /// Puts a question to the user and waits. Withdrawn if the one who waits goes away.

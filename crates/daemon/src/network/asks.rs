@@ -133,10 +133,6 @@ impl Daemon {
         decide: &Decide,
     ) -> Result<Request, Trouble> {
         let line = session.line();
-        let ask = line.as_ref().and_then(|line| {
-            let asks = line.asks();
-            asks.iter().find(|(_, known)| **known == request.id).map(|(ask, _)| *ask)
-        });
         let note = decide.note.as_deref().map(plain);
         let rule = |action| NetworkRule {
             action,
@@ -156,18 +152,24 @@ impl Daemon {
                 Answer::Deny { reason: note.clone().unwrap_or_default() }
             }
         };
-        match decide.decision {
-            Decision::AllowOnce | Decision::RejectOnce => {}
+        // Rules that answer it have it withdrawn: it is answered here.
+        let ask = line.as_ref().and_then(|line| take(line, request.id));
+        let ruled = match decide.decision {
+            Decision::AllowOnce | Decision::RejectOnce => Ok(()),
             Decision::AllowSession => {
                 let change = NetworkChange {
                     add: vec![rule(RuleAction::Allow)],
                     ..NetworkChange::default()
                 };
-                self.change_network(session, change).await?;
+                self.change_network(session, change).await
             }
-            Decision::AllowAlways => self.add_standing(rule(RuleAction::Allow)).await?,
-            Decision::RejectAlways => self.add_standing(rule(RuleAction::Deny)).await?,
+            Decision::AllowAlways => self.add_standing(rule(RuleAction::Allow)).await,
+            Decision::RejectAlways => self.add_standing(rule(RuleAction::Deny)).await,
+        };
+        if let (Err(_), Some(line), Some(ask)) = (&ruled, &line, ask) {
+            line.asks().insert(ask, request.id);
         }
+        ruled?;
         request.decision = Some(decide.decision);
         request.note = note;
         let state = match answer {
@@ -181,6 +183,14 @@ impl Daemon {
         }
         Ok(request)
     }
+}
+
+/// The ask that a request stands for, which it does no longer.
+fn take(line: &Line, request: u64) -> Option<u64> {
+    let mut asks = line.asks();
+    let ask = asks.iter().find(|(_, known)| **known == request).map(|(ask, _)| *ask)?;
+    asks.remove(&ask);
+    Some(ask)
 }
 
 /// Answers without the user.

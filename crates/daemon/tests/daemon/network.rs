@@ -191,6 +191,16 @@ fn the_user_is_asked_about_a_host(person: Person) {
     let body = json!({ "signal": 9 });
     site.post(room.at(&format!("/commands/{number}/signal")), &body);
     until("it is withdrawn", || site.get(format!("/v1/requests/{id}"))["state"] == "expired");
+    // A rule that comes answers what waits.
+    for (host, action, code) in
+        [("five.invalid", "allow", "no-such-name"), ("six.invalid", "deny", "denied-by-rule")]
+    {
+        let (number, id) = ask(host);
+        change(room, &json!({ "add": [{ "action": action, "host": host }] }));
+        let said = room.finish(number).text();
+        assert!(said.contains(code), "{said}");
+        until("it is withdrawn", || site.get(format!("/v1/requests/{id}"))["state"] == "expired");
+    }
     // A daemon that comes finds what waits.
     let (number, id) = ask("four.invalid");
     site.kill();

@@ -1,7 +1,13 @@
 //! What waits for the user.
 
-use crate::session::{LOOPBACK, PATIENCE, Session, echo, expect_echo, head, reach, rule, rules};
-use cowork_api::egress::{Action, Answer, Ask, FromEgress, Host, Ports, Rules, ToEgress};
+use crate::session::{
+    LOOPBACK, PATIENCE, Session, allow_loopback, echo, expect_echo, head, reach, rule, rules,
+    server,
+};
+use cowork_api::egress::{
+    Action, Answer, Ask, Carrier, Credential, CredentialMode, FromEgress, Hidden, Host, Ports,
+    Renewal, Rule, Rules, Secret, Source, ToEgress,
+};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -109,6 +115,91 @@ fn rules_that_come_with_the_answer_serve_the_next_connection_without_a_question(
     assert_eq!(session.count(|message| matches!(message, FromEgress::Ask(_))), 1);
 }
 
+fn withdrawn(session: &Session, ask: u64) {
+    session.wait(|message| (*message == FromEgress::Withdraw { ask }).then_some(()));
+}
+
+/// A request that waits for the user, at a server that answers it.
+fn begin_request(session: &Session) -> (std::net::TcpStream, u16) {
+    let port = server(|mut stream| {
+        head(&mut stream);
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"));
+    });
+    let mut stream = reach(session.http);
+    let place = format!("{LOOPBACK}:{port}");
+    write!(stream, "GET http://{place}/held HTTP/1.1\r\nHost: {place}\r\n\r\n").unwrap();
+    (stream, port)
+}
+
+#[test]
+fn a_rule_that_comes_answers_what_waits() {
+    let session = Session::start(asking());
+    let (mut stream, port) = begin_request(&session);
+    let ask = asked(&session);
+    assert_eq!(ask.target.path.as_deref(), Some("/held"));
+    // Rules that say nothing of it change nothing.
+    let other = [allow_loopback(1), rule(Action::Ask, Host::Loopback, Ports::All)];
+    session.send(&ToEgress::Rules(Box::new(rules(other))));
+    std::thread::sleep(Duration::from_millis(200));
+    let count = |kind: fn(&FromEgress) -> bool| session.count(kind);
+    assert_eq!(count(|message| matches!(message, FromEgress::Ask(_))), 1);
+    assert_eq!(count(|message| matches!(message, FromEgress::Withdraw { .. })), 0);
+    session.send(&ToEgress::Rules(Box::new(rules([allow_loopback(port)]))));
+    assert!(head(&mut stream).starts_with("HTTP/1.1 200 "));
+    withdrawn(&session, ask.ask);
+    assert_eq!(count(|message| matches!(message, FromEgress::Ask(_))), 1);
+    let decision = session.decided(LOOPBACK);
+    assert!(decision.allowed && decision.source == Source::Policy, "{decision:?}");
+    assert!(decision.held >= 200 && decision.rule.is_some(), "{decision:?}");
+}
+
+#[test]
+fn a_denial_that_comes_refuses_what_waits() {
+    let session = Session::start(asking());
+    let (mut stream, _) = begin_request(&session);
+    let mut tunnel = begin_connect(&session, 80);
+    let asks = || session.count(|message| matches!(message, FromEgress::Ask(_)));
+    let deadline = Instant::now() + PATIENCE;
+    while asks() < 2 {
+        assert!(Instant::now() < deadline);
+    }
+    let deny = Action::Deny { reason: "not here".into() };
+    session.send(&ToEgress::Rules(Box::new(rules([rule(deny, Host::Loopback, Ports::All)]))));
+    assert!(head(&mut stream).contains("x-cowork-deny: denied-by-rule\r\n"));
+    let mut all = String::new();
+    tunnel.read_to_string(&mut all).unwrap();
+    assert!(all.contains("denied-by-rule") && all.contains("not here"), "{all}");
+    withdrawn(&session, 1);
+    withdrawn(&session, 2);
+}
+
+/// The secret comes in a message of its own.
+#[test]
+fn what_a_rule_gives_a_secret_waits_for_it() {
+    let session = Session::start(asking());
+    let (mut stream, port) = begin_request(&session);
+    let ask = asked(&session).ask;
+    let credential = Credential {
+        secret: "token".into(),
+        mode: CredentialMode::Inject,
+        carrier: Carrier::Bearer,
+    };
+    let allow = Rule { credential: Some(credential), ..allow_loopback(port) };
+    session.send(&ToEgress::Rules(Box::new(rules([allow]))));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(session.count(|message| matches!(message, FromEgress::Withdraw { .. })), 0);
+    let secret = Secret {
+        name: "token".into(),
+        placeholder: "placeholder".into(),
+        value: Hidden(b"value".to_vec()),
+        renewal: Renewal::Never,
+    };
+    session.send(&ToEgress::Secrets(vec![secret]));
+    withdrawn(&session, ask);
+    // It is known, and not sent in the open.
+    assert!(head(&mut stream).contains("x-cowork-deny: plaintext-credential\r\n"));
+}
+
 #[test]
 fn only_so_many_questions_wait() {
     let session = Session::start(asking());
@@ -119,5 +210,5 @@ fn only_so_many_questions_wait() {
     }
     let mut all = String::new();
     begin_connect(&session, 99).read_to_string(&mut all).unwrap();
-    assert!(all.contains("too-many-asks"), "{all}");
+    assert!(all.contains("too-many-asks") && all.contains("\r\nretry-after: 15\r\n"), "{all}");
 }
