@@ -102,9 +102,15 @@ async fn hear(stream: &mut TcpStream) -> io::Result<Asked> {
 /// The host and the port of `host:port`; an IPv6 address is in brackets.
 fn split(authority: &str) -> Option<(&str, u16)> {
     let (host, port) = authority.rsplit_once(':')?;
-    let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+    let port = port_of(port)?;
     let bracketed = host.starts_with('[') && host.ends_with(']');
     (bracketed || !host.contains(':')).then_some((host, port))
+}
+
+/// A port, written in the one way that everybody reads alike: without a sign, and without a zero first.
+pub(crate) fn port_of(text: &str) -> Option<u16> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|_| plain)
 }
 
 /// What programs that know another sandbox look for, in `x-proxy-error`, where something is forbidden.
@@ -152,6 +158,10 @@ mod tests {
         assert_eq!(split("example.com:443"), Some(("example.com", 443)));
         assert_eq!(split("[::1]:443"), Some(("[::1]", 443)));
         for wrong in ["example.com", "example.com:", "::1:443", "a:0", "a:99999", ""] {
+            assert_eq!(split(wrong), None, "{wrong}");
+        }
+        for wrong in ["a:+443", "a:-443", "a:0443", "a: 443", "a:443 ", "a:4 43", "a:0x1bb", "a:00"]
+        {
             assert_eq!(split(wrong), None, "{wrong}");
         }
     }

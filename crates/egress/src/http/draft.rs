@@ -7,6 +7,7 @@ use super::refuse::refusal;
 use super::target::ambiguous;
 use super::upstream::Version;
 use crate::office::Refusal;
+use crate::proxy::port_of;
 use cowork_api::egress::Target;
 use cowork_policy::egress::Place;
 use http::header::{COOKIE, HOST, HeaderMap, HeaderValue};
@@ -134,7 +135,8 @@ fn same(authority: &Authority, place: &Place, port: u16) -> Result<(), Refusal> 
     let user = authority.as_str().contains('@');
     // A port that is left out is the one of the connection; one that is no number is none.
     let tail = authority.as_str().rsplit_once(']').map_or(authority.as_str(), |(_, tail)| tail);
-    let fits = !tail.contains(':') || authority.port_u16() == Some(port);
+    let named_port = || authority.port().and_then(|named| port_of(named.as_str()));
+    let fits = !tail.contains(':') || named_port() == Some(port);
     if named.as_ref() == Some(place) && fits && !user {
         return Ok(());
     }

@@ -104,6 +104,8 @@ fn what_is_no_request_is_answered_so() {
         ("\u{5}\u{1}\0", "400"),
         ("CONNECT nowhere HTTP/1.1\r\n\r\n", "400"),
         ("CONNECT a b c d\r\n\r\n", "400"),
+        ("CONNECT example.com:+443 HTTP/1.1\r\n\r\n", "400"),
+        ("CONNECT example.com:0443 HTTP/1.1\r\n\r\n", "400"),
         ("CONNECT 0x7f000001:80 HTTP/1.1\r\n\r\n", "400"),
         ("CONNECT 127.1:80 HTTP/1.1\r\n\r\n", "400"),
         ("CONNECT a..b:80 HTTP/1.1\r\n\r\n", "400"),

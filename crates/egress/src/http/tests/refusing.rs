@@ -65,6 +65,8 @@ async fn another_host_in_a_request_is_refused() {
     for host in [
         "Host: other.test".to_owned(),
         "Host: host.cowork.internal:1".to_owned(),
+        format!("Host: host.cowork.internal:+{port}"),
+        format!("Host: host.cowork.internal:0{port}"),
         format!("Host: user@host.cowork.internal:{port}"),
         "Host: host.cowork.internal.other.test".to_owned(),
     ] {
