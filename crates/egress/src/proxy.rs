@@ -45,13 +45,17 @@ pub(crate) async fn serve(visitor: Visitor) {
             return http::forward(house, flow, Prefixed::new(first, stream)).await;
         }
         Ok(Ok(Asked::Garbage(sentence))) => {
-            return say_last(stream, &bad_request(sentence)).await;
+            let target = Target { via: Via::Connect, ..flow.unsaid() };
+            let refusal = Refusal::new("bad-request", sentence, "");
+            return refuse(Visitor { house, flow, stream }, &target, &refusal).await;
         }
         Err(_elapsed) => return say_last(stream, &answer(408, "Request Timeout", "", "")).await,
         Ok(Ok(Asked::Nothing) | Err(_)) => return,
     };
     let Some((host, port)) = split(&authority) else {
-        return say_last(stream, &bad_request("CONNECT wants host:port")).await;
+        let target = Target { host: authority, via: Via::Connect, ..flow.unsaid() };
+        let refusal = Refusal::new("bad-request", "CONNECT wants host:port", "");
+        return refuse(Visitor { house, flow, stream }, &target, &refusal).await;
     };
     let target = Target { host: host.into(), port, via: Via::Connect, ..flow.unsaid() };
     match place_of(&house, host) {
@@ -59,11 +63,14 @@ pub(crate) async fn serve(visitor: Visitor) {
             let target = Target { host: place.to_string(), ..target };
             Arrival { house, flow, stream, first, target, place }.serve().await;
         }
-        Err(refusal) => {
-            house.office.refuse(&flow, 0, &target, &refusal);
-            say_last(stream, &refused(&refusal, &target)).await;
-        }
+        Err(refusal) => refuse(Visitor { house, flow, stream }, &target, &refusal).await,
     }
+}
+
+/// Records that something was refused, and says so.
+async fn refuse(visitor: Visitor, target: &Target, refusal: &Refusal) {
+    visitor.house.office.refuse(&visitor.flow, 0, target, refusal);
+    say_last(visitor.stream, &refused(refusal, target)).await;
 }
 
 /// Reads until it is known what is asked.
@@ -122,28 +129,21 @@ pub(crate) fn refused(refusal: &Refusal, target: &Target) -> Vec<u8> {
         400 => "Bad Request",
         429 => "Too Many Requests",
         502 => "Bad Gateway",
+        503 => "Service Unavailable",
         504 => "Gateway Timeout",
         _ => &refusal.phrase(),
     };
-    answer(refusal.status(), phrase, refusal.code, &refusal.body(target))
+    let blocked = (refusal.status() == 403).then(|| format!("x-proxy-error: {BLOCKED}\r\n"));
+    let again = refusal.again().map(|seconds| format!("retry-after: {seconds}\r\n"));
+    let code = format!("x-cowork-deny: {}\r\n", refusal.code);
+    let headers = [Some(code), blocked, again].into_iter().flatten().collect::<String>();
+    answer(refusal.status(), phrase, &headers, &refusal.body(target))
 }
 
-fn bad_request(sentence: &'static str) -> Vec<u8> {
-    let refusal = Refusal::new("bad-request", sentence, "");
-    refused(&refusal, &Target::default())
-}
-
-fn answer(status: u16, phrase: &str, code: &str, body: &str) -> Vec<u8> {
-    let mut code =
-        if code.is_empty() { String::new() } else { format!("x-cowork-deny: {code}\r\n") };
-    if status == 403 {
-        code.push_str("x-proxy-error: ");
-        code.push_str(BLOCKED);
-        code.push_str("\r\n");
-    }
+fn answer(status: u16, phrase: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
-        "HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n{code}\
+        "HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n{headers}\
          content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     )
     .into_bytes()

@@ -121,9 +121,22 @@ impl Refusal {
             "bad-host" | "bad-request" => 400,
             "no-such-name" | "too-many-lookups" | "unreachable" | "refused-by-host" | "parent"
             | "parent-connect" => 502,
+            "too-many-connections" => 503,
             "timed-out" => 504,
             "quota-requests" | "quota-connections" | "quota-upload" => 429,
             _ => 403,
+        }
+    }
+
+    /// Seconds after which trying again makes sense.
+    pub(crate) fn again(&self) -> Option<u64> {
+        match self.code {
+            "unanswered" | "too-many-asks" | "too-many-connections" => Some(15),
+            "quota-requests" | "quota-upload" | "quota-connections" => {
+                let mut words = self.hint.split(' ');
+                Some(words.find_map(|word| word.parse().ok()).unwrap_or(1))
+            }
+            _ => None,
         }
     }
 

@@ -300,7 +300,7 @@ pub struct NetworkNotice {
     pub time: String,
     /// What it is about.
     pub target: NetworkTarget,
-    /// A stable word for it: `untrusted-authority`, `sni-mismatch`, `secret-reflected`, ….
+    /// A stable word for it: `untrusted-authority`, `gave-way`, `secret-reflected`, ….
     pub code: String,
     /// The sentence, with what to do about it where something can be done.
     pub sentence: String,

@@ -29,25 +29,12 @@ fn status(refusal: &Refusal) -> StatusCode {
             StatusCode::BAD_REQUEST
         }
         "stalled" => StatusCode::REQUEST_TIMEOUT,
-        "too-many-connections" => StatusCode::SERVICE_UNAVAILABLE,
         "method" => StatusCode::METHOD_NOT_ALLOWED,
         "host-mismatch" => StatusCode::MISDIRECTED_REQUEST,
         "upstream-certificate" | "upstream-tls" | "upstream" | "opaque-answer" => {
             StatusCode::BAD_GATEWAY
         }
         _ => StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::FORBIDDEN),
-    }
-}
-
-/// Seconds after which trying again makes sense.
-fn again(refusal: &Refusal) -> Option<u64> {
-    match refusal.code {
-        "unanswered" | "too-many-asks" | "too-many-connections" => Some(15),
-        "quota-requests" | "quota-upload" | "quota-connections" => {
-            let mut words = refusal.hint.split(' ');
-            Some(words.find_map(|word| word.parse().ok()).unwrap_or(1))
-        }
-        _ => None,
     }
 }
 
@@ -61,7 +48,7 @@ pub(super) fn answer(refusal: &Refusal, target: &Target) -> Response<Body> {
     if status(refusal) == StatusCode::FORBIDDEN {
         headers.insert(PROXY_ERROR, HeaderValue::from_static(BLOCKED));
     }
-    if let Some(seconds) = again(refusal) {
+    if let Some(seconds) = refusal.again() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if status(refusal) == StatusCode::FORBIDDEN

@@ -157,8 +157,7 @@ impl Line {
             return Ok(());
         }
         let sentence = format!("the session has {MAX_CONNECTIONS} connections already");
-        self.notice("too-many-connections", sentence.clone());
-        Err(refusal("too-many-connections", sentence, "close some, and try again"))
+        Err(self.refuse("too-many-connections", sentence, "close some, and try again"))
     }
 
     /// Does something for as long as nobody needs its place more.
@@ -176,6 +175,13 @@ impl Line {
         );
         self.notice("gave-way", sentence);
         None
+    }
+
+    /// Records that the connection is refused, whatever rules say.
+    fn refuse(&self, code: &'static str, sentence: impl Into<String>, hint: &str) -> Refusal {
+        let refusal = refusal(code, sentence, hint);
+        self.house.office.refuse(&self.flow, 0, &self.base, &refusal);
+        refusal
     }
 
     fn notice(&self, code: &str, sentence: String) {
@@ -272,14 +278,7 @@ pub(super) async fn forward(mut line: Line, stream: Prefixed<TcpStream>) {
 async fn turn_away(stream: Prefixed<TcpStream>, target: &Target, refusal: &Refusal) {
     let telling = async {
         let Ok((Beginning::One, mut stream)) = begin(stream).await else { return };
-        let body = refusal.body(target);
-        let answer = format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
-             x-cowork-deny: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-            refusal.code,
-            body.len()
-        );
-        cowork_sys::ignore(stream.write_all(answer.as_bytes()).await);
+        cowork_sys::ignore(stream.write_all(&crate::proxy::refused(refusal, target)).await);
         cowork_sys::ignore(stream.shutdown().await);
         // What the client still sends would reset the connection, and the answer with it.
         cowork_sys::ignore(
@@ -321,7 +320,7 @@ async fn tls(
         Ok(Err(error)) => {
             line.flow.ends(&format!("error: {error}"));
             if error.kind() == io::ErrorKind::InvalidData {
-                line.notice("malformed-tls", format!("the beginning of TLS is none: {error}"));
+                line.refuse("malformed-tls", "the beginning of TLS is none", "");
             }
             return;
         }
@@ -330,9 +329,8 @@ async fn tls(
     let sni = start.client_hello().server_name().map(str::to_owned);
     line.flow.greeted(Ended::Here, sni.as_deref());
     if !names(sni.as_deref(), place) {
-        let named = sni.map_or_else(|| "nobody".to_owned(), |name| format!("{name:?}"));
-        let sentence = format!("a connection to {place} names {named} in TLS; it was ended");
-        line.notice("sni-mismatch", sentence);
+        let sentence = format!("a connection to {place} names another host in TLS, or none");
+        line.refuse("sni-mismatch", sentence, "");
         line.flow.ends("refused: sni-mismatch");
         cowork_sys::ignore(start.io.write_all(&UNRECOGNIZED_NAME).await);
         cowork_sys::ignore(start.io.shutdown().await);
@@ -481,8 +479,7 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let Some(Err(error)) = line.unless_needed(connection.with_upgrades()).await else { return };
     if error.is_parse() {
-        let sentence = format!("a request was refused that is none: {error}");
-        line.notice("malformed-request", sentence);
+        line.refuse("malformed-request", "a request was refused that is none", "");
     }
     line.flow.ends(&if error.is_timeout() {
         "timed out".to_owned()

@@ -115,6 +115,13 @@ fn what_is_no_request_is_answered_so() {
         let (head, _) = answer(stream);
         assert_eq!(head.split(' ').nth(1), Some(status), "{sent:?}: {head}");
     }
+    let deadline = Instant::now() + PATIENCE;
+    while session.refused().len() < 8 {
+        assert!(Instant::now() < deadline, "{:?}", session.refused());
+    }
+    let mut codes = session.refused();
+    codes.sort_unstable();
+    assert_eq!(codes, [["bad-host"; 3].as_slice(), &["bad-request"; 5]].concat());
 }
 
 #[test]
@@ -326,7 +333,7 @@ fn limits_of_a_rule_hold() {
     let mut one = session.connect(LOOPBACK, port);
     let two = session.connect(LOOPBACK, port);
     let (head, body) = connect(&session, &format!("{LOOPBACK}:{port}"));
-    assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+    assert!(head.starts_with("HTTP/1.1 429 ") && head.contains("\r\nretry-after: "), "{head}");
     assert_eq!(body["error"]["code"], "quota-connections");
     drop(two);
     assert_eq!(session.ended(port).0, "eof");

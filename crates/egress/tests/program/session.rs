@@ -138,6 +138,15 @@ impl Session {
         messages.iter().filter_map(record).collect()
     }
 
+    /// The codes of what was refused so far.
+    pub(crate) fn refused(&self) -> Vec<String> {
+        let code = |record: Record| match record.what {
+            What::Decided { decision, .. } if !decision.allowed => Some(decision.code),
+            _ => None,
+        };
+        self.records().into_iter().filter_map(code).collect()
+    }
+
     /// Waits for a record about a host.
     pub(crate) fn decided(&self, host: &str) -> cowork_api::egress::Decision {
         self.wait(|message| match message {

@@ -43,7 +43,9 @@ async fn connections_have_a_number() {
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         assert_eq!(code(&answer), "too-many-connections");
         assert!(answer.contains(r#""code":"too-many-connections""#), "{answer}");
+        assert!(answer.contains("retry-after: 15\r\n"), "{answer}");
     }
+    assert_eq!(bench.refused().await, ["too-many-connections"; 2]);
     drop(taken);
     let mut stream = TcpStream::connect(bench.entry).await.unwrap();
     let request = "GET /socket HTTP/1.1\r\nHost: host.cowork.internal\r\nConnection: Upgrade\r\n\

@@ -182,6 +182,15 @@ impl Bench {
         records
     }
 
+    /// The words of what was refused since the last time.
+    async fn refused(&self) -> Vec<String> {
+        let word = |what| match what {
+            What::Decided { decision, .. } if !decision.allowed => Some(decision.code),
+            _ => None,
+        };
+        self.records().await.into_iter().filter_map(word).collect()
+    }
+
     /// The words of what was noticed since the last time.
     async fn noticed(&self) -> Vec<String> {
         let word = |what| match what {

@@ -52,9 +52,15 @@ async fn another_name_in_tls_is_refused() {
     let bench = Bench::new(Speaks::One, rule).await;
     let error = bench.tls("other.test", &[]).await.unwrap_err();
     assert!(error.to_string().contains("UnrecognisedName"), "{error}");
-    assert_eq!(bench.noticed().await, ["sni-mismatch"]);
+    assert_eq!(bench.refused().await, ["sni-mismatch"]);
     // Without a name: clients leave it out where they name an address.
     bench.tls("127.0.0.1", &[]).await.unwrap_err();
+    assert_eq!(bench.refused().await, ["sni-mismatch"]);
+    // What begins as TLS does, and is none.
+    let mut stream = TcpStream::connect(bench.entry).await.unwrap();
+    stream.write_all(b"\x16\x03\x01\0\x05hello").await.unwrap();
+    drop(stream.read_to_end(&mut Vec::new()).await);
+    assert_eq!(bench.refused().await, ["malformed-tls"]);
     assert_eq!(bench.server.connections(), 0);
 }
 
@@ -163,7 +169,7 @@ async fn a_request_cannot_hide_another() {
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{headers}: {answer}");
     }
     assert_eq!(bench.server.requests(), 0);
-    assert_eq!(bench.noticed().await, ["malformed-request"; 9]);
+    assert_eq!(bench.refused().await, ["malformed-request"; 9]);
 }
 
 #[tokio::test]

@@ -280,7 +280,7 @@ class NetworkNotice:
     target: NetworkTarget
     """What it is about."""
     code: str
-    """A stable word for it: ``untrusted-authority``, ``sni-mismatch``, ``secret-reflected``, …."""
+    """A stable word for it: ``untrusted-authority``, ``gave-way``, ``secret-reflected``, …."""
     sentence: str
     """The sentence, with what to do about it where something can be done."""
     times: int
