@@ -12,7 +12,6 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode};
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -68,8 +67,8 @@ impl Link {
             .arg(crate::keeper::RESIDENT)
             .env_clear()
             // No folder is named, which would make a fork of this, of a program with threads: the
-            // keeper leaves the folder by itself. A signal from a terminal is not for it.
-            .process_group(0)
+            // keeper leaves the folder by itself. So it does the group of processes, for a session of
+            // its own, which the leader of a group cannot begin.
             .stdin(Stdio::from(listener))
             .stdout(output)
             .stderr(errors)

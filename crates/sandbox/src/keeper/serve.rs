@@ -97,7 +97,8 @@ pub(super) type Answer = (Reply, Vec<OwnedFd>);
 /// Serves clients until they are gone for good. `init` is the program for PID 1 of sessions.
 pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
     let proof = SingleThreaded::observe().map_err(KeeperError::Threads)?;
-    // A signal from the user's terminal is for the client, which decides what it means.
+    // A signal from the user's terminal is for the client, which decides what it means. Nor does the
+    // kernel hang up, when the client is gone, on a group in which a process stands still.
     cowork_sys::ignore(rustix::process::setsid());
     // The caller's mask is for the caller's files; the command gets it back.
     rustix::process::umask(Mode::empty());
