@@ -194,42 +194,76 @@ impl Daemon {
         well.then_some(status)
     }
 
-    /// Makes a lost sandbox again, after a while if it failed before. The turn is held by the
-    /// caller for the first try.
+    /// Makes a lost sandbox again. The turn is held by the caller, for a try that is made at once; if
+    /// there is time between the tries, others have their turn in it.
     pub(crate) async fn make_again(
         self: &Arc<Self>,
         session: &Arc<Session>,
     ) -> Result<(), Trouble> {
         self.dismantle(session).await;
-        loop {
-            let wait = session.live().backoff.fail();
-            let Some(wait) = wait else {
-                let why = "its sandbox failed again and again";
-                session.record_happening(&self.book, "session.failed", Event::GaveUp, why)?;
+        let making = session.begin_making();
+        let mut wait = self.wait_or_give_up(session)?;
+        if wait == Some(0) {
+            if self.try_again(session).await? {
                 return Ok(());
-            };
+            }
+            wait = self.wait_or_give_up(session)?;
+        }
+        if let Some(wait) = wait {
+            tokio::spawn(Arc::clone(self).keep_trying(Arc::clone(session), making, wait));
+        }
+        Ok(())
+    }
+
+    /// Goes on trying, unless somebody has stopped or removed the session in the meantime.
+    async fn keep_trying(self: Arc<Self>, session: Arc<Session>, making: u32, mut wait: u64) {
+        loop {
             tokio::time::sleep(Duration::from_secs(wait)).await;
-            self.drop_lost_grants(session)?;
-            let made = match self.make_sandbox(session).await {
-                Ok(made) => self.open_network(session).await.map(|()| made),
-                Err(trouble) => Err(trouble),
-            };
-            match made {
-                Ok(made) => {
-                    session.change(&self.book, |doc| doc.restarts += 1)?;
-                    let done = self.settle_in(session, made, None);
-                    if done.is_ok() {
-                        let restarts = session.doc().restarts;
-                        let data = json!({ "restarts": restarts });
-                        self.book.record("session.restarted", Some(&session.id), &data)?;
-                    }
-                    return done;
-                }
-                Err(trouble) => {
-                    let data = json!({ "reason": trouble.line() });
-                    self.book.note("session.retry", Some(&session.id), &data);
-                    self.dismantle(session).await;
-                }
+            let _turn = session.turn.lock().await;
+            let gone = self.find(&session.id).is_none();
+            if gone
+                || !session.is_making(making)
+                || !matches!(self.try_again(&session).await, Ok(false))
+            {
+                return;
+            }
+            match self.wait_or_give_up(&session) {
+                Ok(Some(next)) => wait = next,
+                _ => return,
+            }
+        }
+    }
+
+    /// How many seconds to wait before the next try; `None` if there is none any more.
+    fn wait_or_give_up(&self, session: &Session) -> Result<Option<u64>, Trouble> {
+        let wait = session.live().backoff.fail();
+        if wait.is_none() {
+            let why = "its sandbox failed again and again";
+            session.record_happening(&self.book, "session.failed", Event::GaveUp, why)?;
+        }
+        Ok(wait)
+    }
+
+    /// Tries once to make a lost sandbox again; whether it is there.
+    async fn try_again(self: &Arc<Self>, session: &Arc<Session>) -> Result<bool, Trouble> {
+        self.drop_lost_grants(session)?;
+        let made = match self.make_sandbox(session).await {
+            Ok(made) => self.open_network(session).await.map(|()| made),
+            Err(trouble) => Err(trouble),
+        };
+        match made {
+            Ok(made) => {
+                session.change(&self.book, |doc| doc.restarts += 1)?;
+                self.settle_in(session, made, None)?;
+                let data = json!({ "restarts": session.doc().restarts });
+                self.book.record("session.restarted", Some(&session.id), &data)?;
+                Ok(true)
+            }
+            Err(trouble) => {
+                let data = json!({ "reason": trouble.line() });
+                self.book.note("session.retry", Some(&session.id), &data);
+                self.dismantle(session).await;
+                Ok(false)
             }
         }
     }

@@ -85,6 +85,8 @@ struct Live {
     missed: u32,
     backoff: Backoff,
     well_since: Option<Instant>,
+    /// How often somebody began to make its sandbox again.
+    makings: u32,
     usage: VecDeque<Usage>,
     /// How many commands had been started when it was last sampled.
     sampled: Option<u32>,
@@ -355,6 +357,19 @@ impl Session {
     /// Looks at, or adds to, what it reached.
     pub(crate) fn with_tally<T>(&self, work: impl FnOnce(&mut Tally) -> T) -> T {
         work(&mut self.live().tally)
+    }
+
+    /// Somebody begins to make its sandbox again: which time it is.
+    fn begin_making(&self) -> u32 {
+        let mut live = self.live();
+        live.makings = live.makings.wrapping_add(1);
+        live.makings
+    }
+
+    /// Whether its sandbox is still to be made by whoever began that this time.
+    fn is_making(&self, making: u32) -> bool {
+        let doc = self.lock_doc();
+        doc.state == State::Creating && doc.removing.is_none() && self.live().makings == making
     }
 
     /// The init, or why there is none.

@@ -3,11 +3,11 @@
 
 use crate::for_everyone;
 use crate::line::Line;
-use crate::look::{Process, until, until_some};
+use crate::look::{Process, names, until, until_some};
 use crate::room::{Room, typed};
 use crate::site::Site;
-use cowork_client::http::{Client, Request};
-use cowork_client::types::{Event, Processes, State, Usage};
+use cowork_client::http::{Client, Method, Request};
+use cowork_client::types::{Command, Event, Processes, State, Usage};
 use cowork_testbed::{Folder, Person};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ for_everyone!(
     the_daemon_holds_no_capability,
     a_killed_first_process_is_noticed_within_a_heartbeat,
     a_sandbox_that_cannot_be_made_is_given_up,
+    who_fails_again_and_again_can_be_stopped_and_removed,
 );
 
 fn find(room: Room<'_>, query: &str) -> Processes {
@@ -226,6 +227,56 @@ fn a_killed_first_process_is_noticed_within_a_heartbeat(person: Person) {
     });
     assert!(killed.elapsed() < BEAT, "it took {:?}", killed.elapsed());
     until("it is back", || room.state() == State::Ready);
+}
+
+/// A session whose sandbox was lost and cannot be made: its place for outputs is another folder.
+fn lost_for_good(site: &Site, place: &Folder) -> String {
+    place.write("outputs/file", "");
+    let outputs = place.path().join("outputs");
+    let room = site.room(&json!({ "outputs": outputs }));
+    std::fs::rename(&outputs, place.path().join("before")).expect("the folder is ours");
+    place.write("outputs/file", "");
+    let init = Process::look(room.show().sandbox.expect("it has one").pid).expect("it runs");
+    init.signal(Signal::KILL);
+    let tried = || site.events(&[("session", room.id()), ("type", "session.retry")]);
+    // Four, or eight, seconds pass until the next try.
+    until("it was tried", || tried().len() >= 3);
+    assert_eq!(room.state(), State::Creating);
+    room.id().to_owned()
+}
+
+fn who_fails_again_and_again_can_be_stopped_and_removed(person: Person) {
+    let site = Site::with(person, &["--pool", "0", "--stay"]);
+    let (place, other) = (Folder::new(person, "place"), Folder::new(person, "place"));
+    let id = lost_for_good(&site, &place);
+    let begun = Instant::now();
+    let labels = json!({ "labels": { "seen": "yes" } });
+    let room = site.known_room(&id);
+    site.ask(Method::Patch, room.at(""), Some(&labels)).expect("it can be changed");
+    assert_eq!(room.tell("stop").state, State::Stopped);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
+    // Nobody makes it again, and whoever starts it is told why that fails.
+    let refused = site.refused(Method::Post, room.at("/start"), Some(&json!({})));
+    assert_eq!(refused.code, "folder-changed", "{refused:?}");
+    std::fs::rename(place.path().join("outputs"), place.path().join("after")).expect("it is ours");
+    std::fs::rename(place.path().join("before"), place.path().join("outputs")).expect("it is ours");
+    let id = lost_for_good(&site, &other);
+    let begun = Instant::now();
+    site.known_room(&id).remove();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
+    // Longer than until the next try.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(room.state(), State::Failed);
+    assert!(site.sessions().iter().all(|session| session.id != id));
+    assert!(!names(&site.state().join("sessions")).contains(&id));
+    let kinds: Vec<String> =
+        site.records(&[("session", &id)]).into_iter().map(|record| record.kind).collect();
+    assert_eq!(kinds.last().map(String::as_str), Some("session.removed"), "{kinds:?}");
+    assert_eq!(room.tell("start").state, State::Ready);
+    assert_eq!(room.run("echo back").text(), "back\n");
+    site.verify();
 }
 
 fn a_sandbox_that_cannot_be_made_is_given_up(person: Person) {
