@@ -7,7 +7,7 @@ use super::kept::StandingRule;
 use super::show;
 use crate::book::now;
 use crate::daemon::Daemon;
-use crate::session::{Session, plain};
+use crate::session::{Doc, Session, document_of_request, plain};
 use crate::trouble::Trouble;
 use cowork_api::files::{Ask, NamePolicy as Wire, Refusal};
 use cowork_api::keeper::Request as ToKeeper;
@@ -68,17 +68,13 @@ impl Daemon {
         } else {
             self.file_request(&session, ask)
         };
-        let kept = asked.and_then(|request| {
-            session.change(&self.book, |doc| doc.changes.asks.insert(ask.ask, request.id))?;
-            self.book.note("request.pending", Some(id), &json!({ "request": request }));
-            Ok(())
-        });
-        if kept.is_err() {
+        if asked.is_err() {
             self.answer_ask(id, ask.ask, Answer::No).await;
         }
     }
 
-    fn file_request(&self, session: &Session, ask: &Ask) -> Result<Request, Trouble> {
+    /// Puts the question to the user: recorded, and kept beside who waits, in one step.
+    fn file_request(&self, session: &Session, ask: &Ask) -> Result<(), Trouble> {
         let doc = session.doc();
         let grant = doc.grants.iter().find(|kept| kept.grant.name == ask.grant);
         let root = grant.map_or_else(|| ask.grant.clone(), |kept| kept.grant.path.lossy());
@@ -86,7 +82,7 @@ impl Daemon {
         let wanted = if path.is_empty() { root } else { format!("{root}/{path}") };
         let reason = format!("{} by {}: {}", ask.operation, ask.process, ask.reason);
         let request = Request {
-            id: 0,
+            id: self.book.catalogue.number_request()?,
             session: session.id.clone(),
             asker: None,
             kind: KIND.into(),
@@ -100,18 +96,24 @@ impl Daemon {
             note: None,
             grant: Some(ask.grant.clone()),
         };
+        let id = request.id;
         let data = json!({
-            "kind": KIND, "grant": ask.grant, "path": Raw::new(ask.path.clone()),
+            "request": id, "kind": KIND, "grant": ask.grant, "path": Raw::new(ask.path.clone()),
             "operation": ask.operation, "reason": ask.reason, "process": plain(&ask.process),
         });
-        self.book.record("request.created", Some(&session.id), &data)?;
-        let text =
-            |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
-        let id = self.book.catalogue.add_request(&session.id, &text)?;
+        let text = document_of_request(&request)?;
         // What a rule would be about, for the answer.
         let path = serde_json::to_string(&Raw::new(ask.path.clone())).unwrap_or_default();
-        self.book.catalogue.set(&path_key(id), &path)?;
-        Ok(Request { id, ..request })
+        let waits = |doc: &mut Doc| {
+            doc.changes.asks.insert(ask.ask, id);
+            Ok(data)
+        };
+        session.record(&self.book, "request.created", waits, |catalogue| {
+            catalogue.add_request(id, &session.id, &text)?;
+            catalogue.set(&path_key(id), &path)
+        })?;
+        self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
+        Ok(())
     }
 
     /// Nobody waits for an answer any more.

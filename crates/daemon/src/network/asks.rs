@@ -67,7 +67,7 @@ impl Daemon {
             return Ok(known.id);
         }
         let request = Request {
-            id: 0,
+            id: self.book.catalogue.number_request()?,
             session: session.id.clone(),
             asker: None,
             kind: KIND.into(),
@@ -82,15 +82,11 @@ impl Daemon {
             grant: None,
         };
         let data = json!({
-            "kind": KIND, "wanted": request.wanted, "target": super::records::target(target),
+            "request": request.id, "kind": KIND, "wanted": request.wanted,
+            "target": super::records::target(target),
         });
-        self.book.record("request.created", Some(&session.id), &data)?;
-        let text =
-            |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
-        let id = self.book.catalogue.add_request(&session.id, &text)?;
-        let request = Request { id, ..request };
-        self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
-        Ok(id)
+        self.put_question(&request, &data, |_| Ok(()))?;
+        Ok(request.id)
     }
 
     /// Nothing waits for an answer any more.

@@ -13,7 +13,7 @@
 use super::doc::{Doc, KeptGrant, Phase};
 use super::remove::Leave;
 use cowork_audit::Record;
-use cowork_client::types::{Command, CommandState, Reason, Request, Streams};
+use cowork_client::types::{Command, CommandState, Reason, Request, RequestState, Streams};
 use cowork_session::catalogue::{CatalogueError, Standing, Together};
 use cowork_session::life::{Event, State};
 use serde::de::DeserializeOwned;
@@ -219,6 +219,20 @@ fn end_of(
             let command = record.data.get("command");
             ("command.ended", json!({ "command": command, "state": state, "reason": reason }))
         }
+        "request.created" => {
+            let number = field::<u64>(&record.data, "request");
+            let Some(number) = number.filter(|number| *number > 0) else { return Ok(None) };
+            if catalogue.request(number)?.is_some() {
+                return Ok(None);
+            }
+            let reason = "the daemon ended before it was asked";
+            let state = RequestState::Expired;
+            let data = json!({
+                "request": number, "state": state, "decision": null, "grant": null,
+                "reason": reason,
+            });
+            ("request.decided", data)
+        }
         "grant.added" => {
             let doc = kept.and_then(|text| parsed::<Doc>(&text));
             let name = text(&record.data, "name");
@@ -241,7 +255,10 @@ fn end_of(
 fn ends(begun: &Record, later: &Record) -> bool {
     let same = |name| begun.data.get(name) == later.data.get(name);
     match (begun.kind.as_str(), later.kind.as_str()) {
-        (_, "session.removed" | "session.failed") => begun.kind != "command.started",
+        (_, "session.removed" | "session.failed") => {
+            !["command.started", "request.created"].contains(&begun.kind.as_str())
+        }
+        ("request.created", "request.decided") => same("request"),
         ("command.started", "command.ended") => same("command"),
         ("grant.added", "grant.failed" | "grant.revoked" | "grant.lost") => same("name"),
         _ => false,

@@ -36,7 +36,7 @@ pub(crate) use grants::{find as granted, has_sandbox};
 pub(crate) use heartbeat::{beat, hear};
 pub(crate) use pool::Pool;
 pub(crate) use remove::Leave;
-pub(crate) use requests::{plain, shown as shown_request};
+pub(crate) use requests::{document as document_of_request, plain, shown as shown_request};
 pub(crate) use usage::sample;
 
 use crate::book::{Book, now};

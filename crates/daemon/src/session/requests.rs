@@ -9,9 +9,9 @@ use cowork_client::types::{
     Ask, Asked, Decide, Decision, Grant, NewGrant, NewRequest, Raw, Request, RequestState,
     WantedWrites,
 };
-use cowork_session::catalogue::{Requests, Standing as Waits};
+use cowork_session::catalogue::{CatalogueError, Requests, Standing as Waits, Together};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl Daemon {
                 .with_hint("wait until the user has answered"));
         }
         let request = Request {
-            id: 0,
+            id: self.book.catalogue.number_request()?,
             session: session.id.clone(),
             asker,
             kind: "folder".into(),
@@ -97,25 +97,39 @@ impl Daemon {
             grant: None,
         };
         let data = json!({
-            "kind": "folder", "wanted": request.wanted, "reason": request.reason,
-            "access": request.access, "asker": request.asker,
+            "request": request.id, "kind": "folder", "wanted": request.wanted,
+            "reason": request.reason, "access": request.access, "asker": request.asker,
         });
-        self.book.record("request.created", Some(&session.id), &data)?;
-        let text =
-            |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
-        let id = self.book.catalogue.add_request(&session.id, &text)?;
-        let request = Request { id, ..request };
-        if let Some(path) = suggested {
-            let path = serde_json::to_string(path)
-                .map_err(|error| Trouble::host("cannot write down a path", error))?;
-            self.book.catalogue.set(&suggestion_key(id), &path)?;
-        }
-        self.book.note("request.pending", Some(&session.id), &json!({ "request": request }));
+        let path = suggested
+            .map(serde_json::to_string)
+            .transpose()
+            .map_err(|error| Trouble::host("cannot write down a path", error))?;
+        self.put_question(&request, &data, |catalogue| match &path {
+            Some(path) => catalogue.set(&suggestion_key(request.id), path),
+            None => Ok(()),
+        })?;
         match self.standing_answer(&request)? {
             // If it cannot be carried out as it stands, the user is asked.
-            Some(decide) => Ok(self.decide(id, &decide).await.unwrap_or(request)),
+            Some(decide) => Ok(self.decide(request.id, &decide).await.unwrap_or(request)),
             None => Ok(request),
         }
+    }
+
+    /// Puts a question to the user: recorded, kept and told in one step, so that whatever is recorded
+    /// as asked can be answered.
+    pub(crate) fn put_question(
+        &self,
+        request: &Request,
+        data: &Value,
+        belongs: impl FnOnce(&Together<'_>) -> Result<(), CatalogueError>,
+    ) -> Result<(), Trouble> {
+        let session = request.session.as_str();
+        let (text, told) = (document(request)?, json!({ "request": request }));
+        let told = Some(("request.pending", &told));
+        self.book.record_told(session, ("request.created", data), told, |catalogue| {
+            catalogue.add_request(request.id, session, &text)?;
+            belongs(catalogue)
+        })
     }
 
     /// A request by its number.
@@ -249,8 +263,7 @@ impl Daemon {
             "request": request.id, "state": request.state, "decision": request.decision,
             "grant": request.grant,
         });
-        let text = serde_json::to_string(&request)
-            .map_err(|error| Trouble::host("cannot write down a request", error))?;
+        let text = document(&request)?;
         self.book.record_with("request.decided", Some(&request.session), &data, |catalogue| {
             catalogue.put_request(request.id, Waits::Decided, &text)
         })?;
@@ -328,6 +341,12 @@ impl Daemon {
             .map_err(|error| Trouble::host("cannot write down an answer", error))?;
         Ok(self.book.catalogue.set(&standing_key(scope.as_deref(), request), &text)?)
     }
+}
+
+/// A request as the catalogue keeps it.
+pub(crate) fn document(request: &Request) -> Result<String, Trouble> {
+    serde_json::to_string(request)
+        .map_err(|error| Trouble::host("cannot write down a request", error))
 }
 
 /// A request waits no more.

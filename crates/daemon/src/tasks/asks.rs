@@ -5,7 +5,7 @@ use super::kept::{Kept, KeptQuestion, News, Written};
 use super::turn::Turn;
 use crate::book::now;
 use crate::daemon::Daemon;
-use crate::session::{Session, plain};
+use crate::session::{Session, document_of_request, plain};
 use crate::trouble::Trouble;
 use cowork_client::types::{Access, Approvals, Decide, Decision, Request, RequestState};
 use cowork_session::catalogue::CatalogueError;
@@ -162,20 +162,20 @@ impl Daemon {
         news: &News,
     ) -> Result<(), Trouble> {
         let session = kept.task.session.clone();
+        let id = self.book.catalogue.number_request()?;
+        let request = Request { id, ..request };
         let data = json!({
-            "kind": KIND, "wanted": request.wanted, "reason": request.reason,
+            "request": id, "kind": KIND, "wanted": request.wanted, "reason": request.reason,
             "task": kept.task.number,
         });
+        let text = document_of_request(&request)?;
         let mut changed = kept.clone();
         let mut told = news.clone();
         self.book.record_with("request.created", Some(&session), &data, |catalogue| {
-            let text =
-                |id| serde_json::to_string(&Request { id, ..request.clone() }).unwrap_or_default();
-            let id = catalogue.add_request(&session, &text)?;
+            catalogue.add_request(id, &session, &text)?;
             question.request = id;
             changed.questions.push(question);
             changed.count_questions(&mut told);
-            let request = Request { id, ..request };
             told.events.push(("request.pending", json!({ "request": request })));
             // What cannot be written down is not asked.
             let written =

@@ -26,6 +26,7 @@ for_everyone!(
     killed_while_a_session_is_paused_stopped_and_started,
     an_end_that_is_recorded_and_not_kept_is_recorded_once,
     a_start_that_is_recorded_and_not_kept_has_an_end,
+    a_question_that_is_recorded_and_not_kept_has_expired,
     what_is_recorded_and_not_kept_is_finished,
     commands_of_a_session_that_cannot_be_taken_over_end,
 );
@@ -574,6 +575,52 @@ fn a_start_that_is_recorded_and_not_kept_has_an_end(person: Person) {
             assert_eq!(count(&site, kind, room.id(), &json!({ "command": 2 })), [1, 1], "{kind}");
         }
     }
+    site.verify();
+}
+
+fn a_question_that_is_recorded_and_not_kept_has_expired(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let room = site.plain_room();
+    let ask = |wanted: &str| -> u64 {
+        let body = json!({ "wanted": wanted, "reason": "r" });
+        let asked = site.post(room.at("/requests"), &body);
+        asked["id"].as_u64().expect("it has a number")
+    };
+    let (open, closed) = (ask("one"), ask("two"));
+    let no = json!({ "decision": "reject_once" });
+    site.post(format!("/v1/requests/{closed}/decide"), &no);
+    site.kill();
+    // A number is given before anything is recorded.
+    let lost = closed + 1000;
+    let data = json!({
+        "request": lost, "kind": "folder", "wanted": "three", "reason": "r", "access": "ro",
+        "asker": null,
+    });
+    record_alone(&site, "request.created", room.id(), &data);
+    for _ in 0..2 {
+        site.start();
+        let of = |id: u64| json!({ "request": id });
+        let expired = json!({ "request": lost, "state": "expired" });
+        assert_eq!(count(&site, "request.decided", room.id(), &expired), [1, 1]);
+        assert_eq!(count(&site, "request.decided", room.id(), &of(lost)), [1, 1]);
+        // Every other is what it was: one waits, and one was answered once.
+        assert_eq!(count(&site, "request.decided", room.id(), &of(open)), [0, 0]);
+        assert_eq!(count(&site, "request.decided", room.id(), &of(closed)), [1, 1]);
+        assert_eq!(room.show().pending, 1);
+        site.kill();
+    }
+    site.start();
+    site.post(format!("/v1/requests/{open}/decide"), &no);
+    // Each question of the record has its answer there, and a number of its own.
+    let numbers = |kind: &str| -> Vec<u64> {
+        let records = site.records(&[("type", kind), ("session", room.id())]);
+        let number = |data: &Value| data["request"].as_u64().expect("it has a number");
+        let mut numbers: Vec<u64> = records.iter().map(|record| number(&record.data)).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(numbers("request.created"), [open, closed, lost]);
+    assert_eq!(numbers("request.decided"), [open, closed, lost]);
     site.verify();
 }
 

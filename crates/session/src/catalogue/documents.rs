@@ -86,19 +86,24 @@ impl<H: Hold> Catalogue<H> {
         })
     }
 
-    /// Adds a request, which is pending, and says its number. Its document is made once that is
-    /// known. Numbers count from 1 and are never given again.
-    pub fn add_request(
-        &self,
-        session: &str,
-        doc: &dyn Fn(u64) -> String,
-    ) -> Result<u64, CatalogueError> {
-        let next = "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'request'";
+    /// Gives the number of a new request. Numbers count from 1 and are never given again, whatever
+    /// becomes of the request.
+    pub fn number_request(&self) -> Result<u64, CatalogueError> {
+        let begin = "INSERT INTO sqlite_sequence (name, seq) SELECT 'request', 0
+                     WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'request')";
+        let next = "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'request' RETURNING seq";
+        self.run("number a request", |connection| {
+            execute(connection, begin, ())?;
+            let id: i64 = connection.prepare_cached(next)?.query_row([], |row| row.get(0))?;
+            Ok(unsigned(id))
+        })
+    }
+
+    /// Adds a request, which is pending, under the number that it was given.
+    pub fn add_request(&self, id: u64, session: &str, doc: &str) -> Result<(), CatalogueError> {
         let sql = "INSERT INTO request (id, session, pending, doc) VALUES (?1, ?2, 1, ?3)";
         self.run("add a request", |connection| {
-            let id: i64 = connection.prepare_cached(next)?.query_row([], |row| row.get(0))?;
-            execute(connection, sql, (id, session, doc(unsigned(id))))?;
-            Ok(unsigned(id))
+            execute(connection, sql, (signed(id), session, doc)).map(drop)
         })
     }
 

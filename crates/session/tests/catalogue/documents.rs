@@ -92,6 +92,13 @@ fn commands_are_counted_for_each_session() {
     );
 }
 
+/// Adds a request with a number of its own.
+fn add_request(catalogue: &Catalogue, session: &str) -> u64 {
+    let id = catalogue.number_request().unwrap();
+    catalogue.add_request(id, session, &format!("request {id}")).unwrap();
+    id
+}
+
 #[test]
 fn requests_have_numbers_that_are_never_given_again() {
     check(
@@ -99,7 +106,7 @@ fn requests_have_numbers_that_are_never_given_again() {
             for session in ["a", "b"] {
                 catalogue.put_session(session, "").unwrap();
                 for _ in 0..3 {
-                    catalogue.add_request(session, &|id| format!("request {id}")).unwrap();
+                    add_request(catalogue, session);
                 }
             }
             catalogue.put_request(2, Standing::Decided, "answered").unwrap();
@@ -109,19 +116,21 @@ fn requests_have_numbers_that_are_never_given_again() {
             }
             catalogue.put_request(5, Standing::Pending, "changed").unwrap();
             catalogue.put_session("c", "").unwrap();
-            assert_eq!(catalogue.add_request("c", &|_| String::new()).unwrap(), 7);
+            assert_eq!(add_request(catalogue, "c"), 7);
             catalogue.remove_session("c").unwrap();
-            assert_eq!(catalogue.add_request("a", &|id| format!("request {id}")).unwrap(), 8);
+            // Nor is one that came to nothing.
+            assert_eq!(catalogue.number_request().unwrap(), 8);
+            assert_eq!(add_request(catalogue, "a"), 9);
         },
         |catalogue| {
             let numbers = |wanted, session, after, limit| {
                 let requests = catalogue.requests(wanted, session, after, limit).unwrap();
                 requests.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
             };
-            assert_eq!(numbers(Requests::All, None, 0, ALL), [1, 2, 3, 4, 5, 6, 8]);
-            assert_eq!(numbers(Requests::Pending, None, 0, ALL), [1, 3, 4, 5, 6, 8]);
-            assert_eq!(numbers(Requests::All, Some("a"), 0, ALL), [1, 2, 3, 8]);
-            assert_eq!(numbers(Requests::Pending, Some("a"), 1, ALL), [3, 8]);
+            assert_eq!(numbers(Requests::All, None, 0, ALL), [1, 2, 3, 4, 5, 6, 9]);
+            assert_eq!(numbers(Requests::Pending, None, 0, ALL), [1, 3, 4, 5, 6, 9]);
+            assert_eq!(numbers(Requests::All, Some("a"), 0, ALL), [1, 2, 3, 9]);
+            assert_eq!(numbers(Requests::Pending, Some("a"), 1, ALL), [3, 9]);
             assert_eq!(numbers(Requests::All, None, 2, 3), [3, 4, 5]);
             assert_eq!(numbers(Requests::All, None, u64::MAX, ALL), [0; 0]);
             assert_eq!(catalogue.request(1).unwrap().as_deref(), Some("request 1"));
@@ -213,12 +222,12 @@ fn nothing_belongs_to_a_session_that_is_not_there() {
     let error = catalogue.put_command("none", 1, "").unwrap_err();
     assert!(matches!(error, CatalogueError::NoSession { .. }), "{error:?}");
     assert_eq!(error.to_string(), "cannot put a command: its session is not in the catalogue");
-    let error = catalogue.add_request("none", &|_| String::new()).unwrap_err();
+    let error = catalogue.add_request(1, "none", "").unwrap_err();
     assert!(matches!(error, CatalogueError::NoSession { .. }), "{error:?}");
     let error = catalogue.put_request(9, Standing::Decided, "").unwrap_err();
     assert_eq!(error.to_string(), "no request 9 waits for an answer in the catalogue");
     catalogue.put_session("a", "").unwrap();
-    assert_eq!(catalogue.add_request("a", &|id| id.to_string()).unwrap(), 1);
+    assert_eq!(add_request(&catalogue, "a"), 1);
 }
 
 fn event(id: u64, kind: &str, session: Option<&str>) -> EventRow {
@@ -372,7 +381,7 @@ fn what_fails_together_leaves_nothing_behind() {
             let panicked: Result<Result<(), CatalogueError>, _> = panicked;
             assert!(panicked.is_err());
             let undecided = catalogue.together(|all| {
-                all.add_request("before", &|id| id.to_string())?;
+                all.add_request(1, "before", "")?;
                 Err::<(), _>(CatalogueError::NoRequest { id: 0 })
             });
             assert!(undecided.is_err());

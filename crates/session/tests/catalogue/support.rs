@@ -108,7 +108,8 @@ pub(crate) fn fill(catalogue: &Catalogue) {
                 .add_event("2026-01-01T00:00:00Z", "command.ended", Some(session), &doc)
                 .unwrap();
         }
-        catalogue.add_request(session, &|id| format!("{{\"id\":{id}}}")).unwrap();
+        let id = catalogue.number_request().unwrap();
+        catalogue.add_request(id, session, &format!("{{\"id\":{id}}}")).unwrap();
     }
     catalogue.set("head", "42").unwrap();
 }
