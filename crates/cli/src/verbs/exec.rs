@@ -45,6 +45,12 @@ pub(crate) fn status(command: &Command) -> Result<ExitCode, Failure> {
             let hint = "give it more with `--timeout`";
             Err(Failure::input("the command's time was over", hint).with_code(failure::TIME_OVER))
         }
+        (CommandState::Exited, Some("memory")) => {
+            let hint = "give it more with `--memory`, or `cowork set --memory` while it runs";
+            let code = command.code.unwrap_or(failure::OWN);
+            let sentence = "the command was killed: the session's memory was used up";
+            Err(Failure::input(sentence, hint).with_code(code))
+        }
         (CommandState::Exited, _) => Ok(ExitCode::from(command.code.unwrap_or(failure::OWN))),
         (CommandState::Refused, Some("not-found")) => {
             Err(Failure::input(sentence, "").with_code(failure::NOT_FOUND))

@@ -112,7 +112,7 @@ pub struct Command {
     pub cwd: Raw,
     /// Where it is in its life.
     pub state: CommandState,
-    /// Why it was refused, interrupted or ended by us.
+    /// Why it was refused or interrupted, or ended by us or by a limit.
     pub reason: Option<Reason>,
     /// Its process id in the session.
     pub pid: Option<i32>,
@@ -147,7 +147,7 @@ pub struct Command {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// Stable between versions: `timeout`, `cancelled`, `not-found`, `not-executable`, `bad-cwd`,
-    /// `bad-command`, `failed`, `sandbox-lost`, `stopped`, `revoked`, `time-over`.
+    /// `bad-command`, `failed`, `sandbox-lost`, `stopped`, `revoked`, `time-over`, `memory`.
     pub code: String,
     /// For people.
     pub sentence: String,

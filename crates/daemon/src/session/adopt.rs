@@ -171,9 +171,7 @@ impl Daemon {
     fn note_made(self: &Arc<Self>, session: &Arc<Session>, status: &Status) -> Result<(), Trouble> {
         session.change(&self.book, |doc| {
             doc.observe(status);
-            let since = crate::book::now();
-            let hits = cowork_api::keeper::Hits::default();
-            doc.sandbox = Some(super::doc::KeptSandbox { pid: status.init, since, hits });
+            doc.sandbox = Some(super::doc::KeptSandbox::new(status.init, crate::book::now()));
             doc.made.get_or_insert_with(crate::book::now);
         })?;
         session.happen(&self.book, Event::Made { running: 0 }, None)?;

@@ -111,9 +111,18 @@ pub(crate) struct KeptSandbox {
     /// How often it met its limits, as far as that is recorded.
     #[serde(default)]
     pub(crate) hits: Hits,
+    /// When it was last found to have met its limit on memory, if it is not known yet which command
+    /// that ended.
+    #[serde(default)]
+    pub(crate) short_of_memory: Option<String>,
 }
 
 impl KeptSandbox {
+    /// One that was just made, and is as its first process says.
+    pub(crate) fn new(pid: i32, since: String) -> Self {
+        Self { pid, since, hits: Hits::default(), short_of_memory: None }
+    }
+
     /// Whether it is the same one.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.pid == other.pid && self.since == other.since

@@ -40,11 +40,17 @@ impl Daemon {
         }
         // Whoever hears that it failed finds in the record whether a limit was in its way.
         let failed = end.ending != Ending::Status(0);
-        if failed {
-            self.note_hits(session).await;
+        let mut ended_by = run.ended_by.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if ended_by.is_none() && was_killed(end.ending) {
+            let short = self.note_end_by_memory(session, &run.command()).await;
+            ended_by = short.then(|| Reason {
+                code: "memory".into(),
+                sentence: "it was killed: the session's memory was used up".into(),
+            });
+        } else if failed {
+            self.note_hits(session, None).await;
         }
         let discarded = self.count_discarded(session).await;
-        let ended_by = run.ended_by.lock().unwrap_or_else(PoisonError::into_inner).take();
         run.change(|command| {
             if !is_running(command.state) {
                 return;
@@ -78,7 +84,7 @@ impl Daemon {
             drop(guest.tell(&ToInit::Acknowledge { command: run.number }).await);
         }
         if !failed {
-            self.note_hits(session).await;
+            self.note_hits(session, None).await;
         }
         tokio::spawn(release(Arc::clone(&self), Arc::clone(session), Arc::clone(run)));
         if self.has_new_changes(session) {
@@ -213,6 +219,15 @@ impl Daemon {
         let rest = timeout.saturating_sub(passed);
         tokio::spawn(time_out(Arc::clone(self), Arc::clone(session), Arc::clone(run), rest));
         Ok(())
+    }
+}
+
+/// Whether a command was killed, or a process of it was and its shell says so.
+fn was_killed(ending: Ending) -> bool {
+    const KILL: u8 = 9;
+    match ending {
+        Ending::Status(status) => status == 128 + KILL,
+        Ending::Signal(signal) => signal == KILL,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::folders;
 use crate::guest::{End, Guest};
 use crate::network::{Known, take_own};
 use crate::trouble::Trouble;
-use cowork_api::keeper::{Hits, Reply, Request, Status};
+use cowork_api::keeper::{Reply, Request, Status};
 use cowork_api::plan::{Identity, SessionPlan, Writing};
 use cowork_client::types::{Life, NewSession, Raw, WantedSkills};
 use cowork_policy::plan::{GrantRequest, Home};
@@ -447,8 +447,7 @@ impl Daemon {
         // What is not written down as made is taken back by whoever finds it.
         let ready = |doc: &mut Doc| {
             doc.observe(&status);
-            doc.sandbox =
-                Some(KeptSandbox { pid: status.init, since: now(), hits: Hits::default() });
+            doc.sandbox = Some(KeptSandbox::new(status.init, now()));
             doc.made.get_or_insert_with(now);
             doc.state = after;
             doc.reason = None;

@@ -33,7 +33,7 @@ pub(crate) async fn sample(daemon: Arc<Daemon>) {
             if !is_live(session.state()) {
                 continue;
             }
-            daemon.note_hits(&session).await;
+            daemon.note_hits(&session, None).await;
             let Ok(measured) = daemon.measure(&session, Keep::More).await else { continue };
             if is_still(&session, &measured) {
                 continue;
@@ -180,10 +180,12 @@ impl Daemon {
         }
     }
 
-    /// Records that a session met its limits since that was last recorded.
-    pub(crate) async fn note_hits(&self, session: &Session) {
+    /// Records that a session met its limits since that was last recorded; whether it was short of
+    /// memory. `killed` is the command that was, if one was killed.
+    pub(crate) async fn note_hits(&self, session: &Session, killed: Option<u32>) -> bool {
+        let mut short = false;
         let request = Request::Hits { session: session.id.clone() };
-        let Ok((Reply::Hits(now), _)) = self.engine.call(request).await else { return };
+        let Ok((Reply::Hits(now), _)) = self.engine.call(request).await else { return short };
         for limit in ["memory", "processes"] {
             let is_more = session.doc().sandbox.is_some_and(|mut sandbox| {
                 let (now, known) = of_limit(limit, now, &mut sandbox.hits);
@@ -192,16 +194,46 @@ impl Daemon {
             if !is_more {
                 continue;
             }
+            let is_memory = limit == "memory";
+            short |= is_memory;
+            let command = killed.filter(|_| is_memory);
             let note = |doc: &mut Doc| {
-                let known = doc.sandbox.as_mut().map(|sandbox| &mut sandbox.hits);
-                let (now, known) = of_limit(limit, now, known.ok_or_else(noted)?);
+                let sandbox = doc.sandbox.as_mut().ok_or_else(noted)?;
+                let (now, known) = of_limit(limit, now, &mut sandbox.hits);
                 let times = now.checked_sub(*known).filter(|times| *times > 0);
                 *known = now;
-                Ok(json!({ "limit": limit, "times": times.ok_or_else(noted)? }))
+                if is_memory {
+                    // Whose end is told later may be the one that was killed.
+                    sandbox.short_of_memory = command.is_none().then(crate::book::now);
+                }
+                Ok(json!({
+                    "limit": limit, "times": times.ok_or_else(noted)?, "command": command,
+                }))
             };
             // It was met, whether that can be recorded now or with the next sample.
             drop(session.record(&self.book, "limit.hit", note, |_| Ok(())));
         }
+        short
+    }
+
+    /// Whether a command that was killed met the limit on memory: that is found out now, or was since
+    /// the command began and is of no other one.
+    pub(super) async fn note_end_by_memory(&self, session: &Session, command: &Command) -> bool {
+        if self.note_hits(session, Some(command.number)).await {
+            return true;
+        }
+        let is_of_it = |doc: &Doc| {
+            let met = doc.sandbox.as_ref().and_then(|sandbox| sandbox.short_of_memory.as_ref());
+            met.is_some_and(|met| *met >= command.started)
+        };
+        is_of_it(&session.doc())
+            && session.settle(&self.book, |doc| {
+                let is_of_it = is_of_it(doc);
+                if is_of_it && let Some(sandbox) = &mut doc.sandbox {
+                    sandbox.short_of_memory = None;
+                }
+                is_of_it
+            })
     }
 
     /// Puts what was measured beside what is on disk, and keeps it.

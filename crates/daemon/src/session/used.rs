@@ -69,12 +69,12 @@ impl Used {
 mod tests {
     use super::{Totals, Used};
     use crate::session::doc::KeptSandbox;
-    use cowork_api::keeper::{Hits, Measured};
+    use cowork_api::keeper::Measured;
     use std::time::{Duration, SystemTime};
 
     #[test]
     fn totals_go_on_in_the_next_sandbox_and_never_fall() {
-        let sandbox = |pid| KeptSandbox { pid, since: "then".into(), hits: Hits::default() };
+        let sandbox = |pid| KeptSandbox::new(pid, "then".into());
         let measured =
             |cpu_us, memory_peak| Measured { cpu_us, memory_peak, ..Measured::default() };
         let mut used = Used::default();
@@ -96,7 +96,7 @@ mod tests {
     fn time_alone_is_no_use_and_is_counted_in_every_sandbox() {
         let sandbox = |pid, seconds| {
             let since = SystemTime::now() - Duration::from_secs(seconds);
-            KeptSandbox { pid, since: crate::book::at(since), hits: Hits::default() }
+            KeptSandbox::new(pid, crate::book::at(since))
         };
         let mut used = Used::default();
         used.see(&sandbox(1, 100), &Measured::default());

@@ -85,6 +85,11 @@ fn met(site: &Site, body: &Value, script: &str) -> Vec<(String, u64)> {
     records.map(|record| (limit(&record.data), times(&record.data))).collect()
 }
 
+/// Why a command ended, if that is said.
+fn code(command: &Command) -> Option<&str> {
+    command.reason.as_ref().map(|reason| reason.code.as_str())
+}
+
 /// Limits of an ordinary user are kept by means that count nothing.
 #[test]
 fn limits_that_are_met_are_recorded() {
@@ -102,19 +107,46 @@ fn limits_that_are_met_are_recorded() {
     // What was met is recorded once, also when a later command is looked at.
     let room = site.room(&json!({ "limits": { "memory": "64M" } }));
     let body = json!({ "argv": ["/usr/bin/python3", "-c", greedy] });
-    let records = || site.records(&[("type", "limit.hit"), ("session", room.id())]).len();
+    let hits = || site.records(&[("type", "limit.hit"), ("session", room.id())]);
+    let records = || hits().len();
+    // One that was killed for it says so, and the record says which one; any other is none of it.
+    let lasting = room.sh("exec sleep 1000");
     for round in 1..=2 {
-        assert_eq!(room.ended(room.start(&body)).signal, Some(9));
-        assert_eq!(room.run("exit 3").code, 3);
+        let killed = room.ended(room.start(&body));
+        assert_eq!(killed.signal, Some(9));
+        assert_eq!(code(&killed), Some("memory"), "{killed:?}");
+        assert_eq!(code(&room.run("exit 3").command), None);
         assert_eq!(records(), round);
+        assert_eq!(hits()[round - 1].data["command"], json!(killed.number));
     }
+    let line = format!("/usr/bin/python3 -c '{greedy}'; exit $?");
+    let child = room.ended(room.sh(&line));
+    assert_eq!((child.code, child.signal, code(&child)), (Some(137), None, Some("memory")));
+    let signal = json!({ "signal": 9 });
+    room.site.post(room.at(&format!("/commands/{lasting}/signal")), &signal);
+    let killed = room.ended(lasting);
+    assert_eq!((killed.signal, code(&killed)), (Some(9), None), "{killed:?}");
+    assert_eq!(records(), 3);
     // Also by another daemon.
     site.kill();
     site.start();
     assert_eq!(room.run("exit 4").code, 4);
-    assert_eq!(records(), 2);
-    assert_eq!(room.ended(room.start(&body)).signal, Some(9));
     assert_eq!(records(), 3);
+    assert_eq!(room.ended(room.start(&body)).signal, Some(9));
+    assert_eq!(records(), 4);
+    // One that was killed while no daemon was there.
+    let late = format!("import sys; sys.stdin.readline(); {greedy}");
+    let late = room.start(&json!({
+        "argv": ["/usr/bin/python3", "-c", late], "streams": { "stdin": "pipe" },
+    }));
+    let close = room.at(&format!("/commands/{late}/stdin?close=true"));
+    site.ask(Method::Post, close, None).expect("its input can be ended");
+    site.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    site.start();
+    let late = room.ended(late);
+    assert_eq!((late.signal, code(&late)), (Some(9), Some("memory")), "{late:?}");
+    assert_eq!(records(), 5);
     site.verify();
 }
 

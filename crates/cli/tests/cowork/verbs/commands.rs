@@ -86,6 +86,20 @@ fn a_command_has_its_time(person: Person) {
     assert_eq!(desk.state(id), "ready", "the session goes on");
 }
 
+/// An ordinary user's limit on memory is kept by means that count nothing.
+#[test]
+fn who_is_killed_for_memory_is_told_so() {
+    let person = Person::Root;
+    let desk = Desk::new(person);
+    let id = &id("greedy", person);
+    desk.make(id, &["--memory", "64M"]);
+    let sentence = "cowork: the command was killed: the session's memory was used up\n  hint: give it more \
+                    with `--memory`, or `cowork set --memory` while it runs\n";
+    let greedy = "b = bytearray(400_000_000)";
+    desk.refused(&["exec", id, "--", "/usr/bin/python3", "-c", greedy], 137, sentence);
+    desk.refused(&["exec", id, "--", "sh", "-c", "kill -9 $$"], 137, "");
+}
+
 fn signals_reach_the_command(person: Person) {
     let desk = Desk::new(person);
     let id = &id("signals", person);
