@@ -32,6 +32,8 @@ mod grants;
 #[cfg(test)]
 mod heart;
 #[cfg(test)]
+mod inside;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod life;
