@@ -214,6 +214,11 @@ pub enum Request {
         /// The command's first process, in the session.
         pid: i32,
     },
+    /// What this host can do for somebody whose sessions are kept in a folder of it.
+    SurveyFor {
+        /// That folder, which need not be there yet.
+        state: Text,
+    },
 }
 
 /// To a client.

@@ -11,6 +11,7 @@ use cowork_client::places;
 use cowork_client::types::{Fact, Info};
 use cowork_sandbox::client::{ClientError, Keeper};
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 const GOOD: &str = "good";
@@ -21,7 +22,11 @@ const BLOCKING: &str = "blocking";
 pub(crate) fn doctor(options: &Doctor) -> Result<ExitCode, Failure> {
     let facts = progress::during("looking at the host", || -> Result<_, Failure> {
         let mut keeper = Keeper::start()?;
-        let (Reply::Surveyed(facts), _) = keeper.call(Request::Survey)? else {
+        // Without a folder for the state, what is to be known of that is told elsewhere.
+        let request = places::state_folder().map_or(Request::Survey, |state| Request::SurveyFor {
+            state: state.into_os_string().into_vec(),
+        });
+        let (Reply::Surveyed(facts), _) = keeper.call(request)? else {
             return Err(ClientError::Gone("keeper").into());
         };
         drop(keeper);

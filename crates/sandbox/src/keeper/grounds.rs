@@ -135,7 +135,7 @@ impl Grounds {
 }
 
 /// Maps the keeper's own ids to themselves in its new user namespace.
-fn map_self(uid: u32, gid: u32) -> Result<(), Failed> {
+pub(super) fn map_self(uid: u32, gid: u32) -> Result<(), Failed> {
     let write = |name: &str, text: String| {
         std::fs::write(format!("/proc/self/{name}"), text)
             .step(|| format!("write the keeper's {name}"))

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// The first id of the pool. The range from 1,879,048,192 to 2,147,352,575 is assigned to nobody
 /// by systemd's table of user ids, and lies above the usual ranges for `/etc/subuid`.
-const FIRST: u32 = 1_900_000_000;
+pub(super) const FIRST: u32 = 1_900_000_000;
 /// How many sessions of all keepers can run at once in root mode.
 const COUNT: u32 = 65_536;
 /// The user and group that files of a session's home have on disk in root mode.

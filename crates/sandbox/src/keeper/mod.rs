@@ -43,6 +43,7 @@ mod staged;
 pub mod survey;
 mod template;
 mod tree;
+mod trials;
 mod view;
 mod watch;
 

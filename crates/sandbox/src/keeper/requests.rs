@@ -5,14 +5,20 @@ use crate::keeper::create::Maker;
 use crate::keeper::errand::{Asker, Work};
 use crate::keeper::serve::{Answer, Keeper, Stay, malformed};
 use crate::keeper::{Session, change, grant, measure, revoke, survey};
+use crate::kernel::path_of;
 use cowork_api::files::{Rules, ToBroker};
 use cowork_api::keeper::{
-    Call, Certainty, EndReason, Failure, FailureCode, Reply, Request, Revoked,
+    Call, Certainty, EndReason, Fact, Failure, FailureCode, Reply, Request, Revoked,
 };
 use cowork_api::plan::{Grant, Limits, SessionPlan};
 use rustix::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 impl Keeper {
+    fn survey(&mut self, state: Option<&Path>) -> Vec<Fact> {
+        survey::survey(&mut self.grounds, &self.cgroups, &self.proof, state)
+    }
+
     /// Carries out a call of a client that is gone, if it is about what it left here. Nobody would
     /// hear what came of anything else.
     pub(super) fn carry_out_last(&mut self, call: Call, handles: Vec<OwnedFd>) {
@@ -113,9 +119,8 @@ impl Keeper {
                 Reply::Done
             }
             Request::Status { session } => Reply::Session(self.sessions.find(&session)?.status()),
-            Request::Survey => {
-                Reply::Surveyed(survey::survey(&mut self.grounds, &self.cgroups, &self.proof))
-            }
+            Request::Survey => Reply::Surveyed(self.survey(None)),
+            Request::SurveyFor { state } => Reply::Surveyed(self.survey(Some(path_of(&state)))),
             Request::Sessions => {
                 Reply::Sessions(self.sessions.iter().map(Session::status).collect())
             }

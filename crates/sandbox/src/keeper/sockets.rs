@@ -146,7 +146,7 @@ pub(super) fn captures_all_ports(proof: &SingleThreaded) -> Result<(), Failure> 
 }
 
 /// Forks a process that does `work` and says what came of it, and waits for it.
-fn delegate(
+pub(super) fn delegate(
     proof: &SingleThreaded,
     work: impl FnOnce(&Channel) -> Result<(), Errno>,
 ) -> Result<Vec<OwnedFd>, Failure> {

@@ -4,6 +4,7 @@ use crate::keeper::cgroup::{Cgroups, Controller};
 use crate::keeper::grounds::{Grounds, Standing};
 use crate::keeper::obstacles;
 use crate::keeper::sockets::captures_all_ports;
+use crate::keeper::trials;
 use crate::kernel::Failed;
 use cowork_api::keeper::{Fact, Failure, FailureCode, Grade};
 use cowork_policy::Limits;
@@ -11,6 +12,7 @@ use cowork_sys::Errno;
 use cowork_sys::process::SingleThreaded;
 use cowork_sys::seccomp::Waiting;
 use rustix::process::{Resource, getrlimit};
+use std::path::Path;
 
 /// Turns a failure to make the keeper's namespaces into the sentence and the fix for this host.
 pub(crate) fn explain_grounds(failed: &Failed) -> Failure {
@@ -33,14 +35,21 @@ fn sysctl(name: &str) -> Option<String> {
     std::fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_owned())
 }
 
-/// Looks at everything that decides how well sessions are kept here.
+/// Looks at everything that decides how well sessions are kept here. `state` is the folder that they
+/// are kept in.
 pub(crate) fn survey(
     grounds: &mut Result<Grounds, Failure>,
     cgroups: &Cgroups,
     proof: &SingleThreaded,
+    state: Option<&Path>,
 ) -> Vec<Fact> {
-    let mut facts = vec![kernel(), identity(grounds), namespaces(grounds)];
-    facts.push(landlock());
+    let mut facts = vec![kernel(), identity(grounds, proof), namespaces(grounds)];
+    if let (Ok(grounds), Some(state)) = (&mut *grounds, state)
+        && grounds.mode() == Standing::Root
+    {
+        facts.push(homes(state, trials::map_folder(proof, grounds, state)));
+    }
+    facts.push(landlock(cowork_sys::identity::landlock_abi()));
     facts.push(seccomp());
     let waits = cowork_sys::seccomp::knows_killable_waiting();
     facts.push(changes(if waits { Waiting::Killable } else { Waiting::Interruptible }));
@@ -51,7 +60,7 @@ pub(crate) fn survey(
         limit(cgroups, Controller::Cpu, "CPU limit"),
         limit(cgroups, Controller::Pids, "process limit"),
     ]);
-    facts.extend([scratch(), open_files(), keyrings(), nested()]);
+    facts.extend([scratch(), open_files(), keyrings(), nested(trials::nest(proof))]);
     facts.push(capture(proof));
     facts.push(terminals());
     facts.push(foreign_calls());
@@ -86,12 +95,12 @@ fn kernel() -> Fact {
         let fix = "boot Linux 6.12 or newer for every layer";
         return fact("kernel", release, Grade::Reduced, "some layers are not there yet", fix);
     }
-    fact("kernel", release, Grade::Good, "has every layer that cowork uses", "")
+    fact("kernel", release, Grade::Good, "new enough for every layer that cowork uses", "")
 }
 
-fn identity(grounds: &Result<Grounds, Failure>) -> Fact {
+fn identity(grounds: &Result<Grounds, Failure>, proof: &SingleThreaded) -> Fact {
     match grounds.as_ref().map(Grounds::mode) {
-        Ok(Standing::Root) => root_mode(version().1),
+        Ok(Standing::Root) => root_mode(trials::map_memory(proof)),
         Ok(Standing::User { uid, .. }) => fact(
             "identity",
             format!("user mode (uid {uid})"),
@@ -103,19 +112,37 @@ fn identity(grounds: &Result<Grounds, Failure>) -> Fact {
     }
 }
 
-fn root_mode(version: (u32, u32)) -> Fact {
-    let (name, value) = ("identity", "root mode");
-    if version < (6, 3) {
+fn root_mode(mapped: Result<(), Failed>) -> Fact {
+    let name = "identity";
+    if let Err(failed) = mapped {
         return fact(
             name,
-            value,
+            format!("root mode (cannot {failed}: {})", failed.errno),
             Grade::Reduced,
             "folders on tmpfs cannot be granted, and no session can have its home there",
             "boot Linux 6.3 or newer, or keep them, and cowork's state folder, on a disk",
         );
     }
     let consequence = "each session has a user id of its own; granted files keep their owner";
-    fact(name, value, Grade::Good, consequence, "")
+    fact(name, "root mode", Grade::Good, consequence, "")
+}
+
+/// Whether sessions of root's can have homes where cowork keeps its state.
+fn homes(state: &Path, mapped: Result<(), Failed>) -> Fact {
+    let name = "state folder";
+    match mapped {
+        Ok(()) => {
+            let consequence = "homes of sessions are kept there, as files of nobody";
+            fact(name, state.display().to_string(), Grade::Good, consequence, "")
+        }
+        Err(failed) => fact(
+            name,
+            format!("cannot {failed} ({})", failed.errno),
+            Grade::Reduced,
+            "no session can have its home there",
+            "set COWORK_STATE_DIR to a folder on a disk with ext4, XFS or Btrfs",
+        ),
+    }
 }
 
 fn namespaces(grounds: &Result<Grounds, Failure>) -> Fact {
@@ -131,13 +158,13 @@ fn namespaces(grounds: &Result<Grounds, Failure>) -> Fact {
     }
 }
 
-fn landlock() -> Fact {
-    match cowork_sys::identity::landlock_abi() {
+fn landlock(abi: Option<u32>) -> Fact {
+    match abi {
         None => fact(
             "Landlock",
             "absent",
-            Grade::Blocking,
-            "the second wall around files is missing, which the strict profile requires",
+            Grade::Reduced,
+            "the second wall around files is missing: only sessions of profile `nested` start",
             "boot with `lsm=landlock,…` on the kernel command line, or use `--profile nested`",
         ),
         Some(abi) if abi < 6 => fact(
@@ -317,16 +344,23 @@ fn keyrings() -> Fact {
     }
 }
 
-fn nested() -> Fact {
+fn nested(made: Result<(), Failure>) -> Fact {
+    let name = "nested sandboxes";
+    if let Err(failure) = made {
+        let errno = Errno::from_raw_os_error(failure.errno);
+        let consequence = "programs that bring their own sandbox cannot use it in a session";
+        let value = format!("{} ({errno})", failure.sentence);
+        return fact(name, value, Grade::Reduced, consequence, &namespace_fix().0);
+    }
     let most = sysctl("user/max_user_namespaces").and_then(|most| most.parse::<u64>().ok());
     let value = most.map_or("no limit".into(), |most| format!("at most {most} user namespaces"));
     if most.is_some_and(|most| most < NAMESPACES) {
         let consequence = "profile `nested` has little room for sandboxes that programs bring";
         let fix = "`sudo sysctl -w user.max_user_namespaces=10000`";
-        return fact("nested sandboxes", value, Grade::Reduced, consequence, fix);
+        return fact(name, value, Grade::Reduced, consequence, fix);
     }
     let consequence = "programs that bring their own sandbox run with profile `nested`";
-    fact("nested sandboxes", value, Grade::Good, consequence, "")
+    fact(name, value, Grade::Good, consequence, "")
 }
 
 /// Chromium makes one for each of its processes.
@@ -344,7 +378,11 @@ fn foreign_calls() -> Fact {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grade, Waiting, changes};
+    use super::{
+        Errno, Failed, Failure, FailureCode, Grade, Waiting, changes, homes, landlock, nested,
+        root_mode,
+    };
+    use std::path::Path;
 
     #[test]
     fn a_kernel_that_may_repeat_a_call_is_told_of() {
@@ -357,5 +395,35 @@ mod tests {
         );
         assert_eq!(fact.fix, "boot Linux 5.19 or newer");
         assert!(matches!(changes(Waiting::Killable).grade, Grade::Good));
+    }
+
+    #[test]
+    fn a_host_without_landlock_has_sessions_of_one_profile() {
+        let fact = landlock(None);
+        assert_eq!((fact.grade, fact.value.as_str()), (Grade::Reduced, "absent"));
+        assert!(fact.consequence.ends_with("only sessions of profile `nested` start"));
+        assert_eq!(landlock(Some(5)).grade, Grade::Reduced);
+        assert_eq!(landlock(Some(6)).grade, Grade::Good);
+    }
+
+    #[test]
+    fn what_was_tried_and_refused_is_told_with_the_reason() {
+        let failed = || Failed::new("show files of it with other owners", Errno::INVAL);
+        let said = "cannot show files of it with other owners";
+        for fact in [root_mode(Err(failed())), homes(Path::new("/state"), Err(failed()))] {
+            assert_eq!(fact.grade, Grade::Reduced);
+            assert!(fact.value.contains(said) && !fact.fix.is_empty(), "{fact:?}");
+        }
+        let failure = Failure {
+            code: FailureCode::HostUnable,
+            sentence: "cannot make another user namespace".into(),
+            errno: Errno::NOSPC.raw_os_error(),
+            hint: String::new(),
+        };
+        let fact = nested(Err(failure));
+        assert_eq!(fact.grade, Grade::Reduced);
+        let said = "cannot make another user namespace (No space left on device";
+        assert!(fact.value.starts_with(said) && !fact.fix.is_empty(), "{fact:?}");
+        assert_eq!(root_mode(Ok(())).grade, Grade::Good);
     }
 }

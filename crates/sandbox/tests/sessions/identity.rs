@@ -4,10 +4,11 @@ use crate::bench::{
     Room, as_everybody, as_root, as_user, ask, grant, grant_of, new_plan, new_request, plan_of,
     status_of,
 };
-use cowork_api::keeper::{FailureCode, LayerState, Request};
+use cowork_api::keeper::{FailureCode, Grade, LayerState, Reply, Request};
 use cowork_api::plan::{Access, Layer, SessionPlan};
 use cowork_policy::HostPath;
 use cowork_policy::plan::{Home, SessionRequest};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
@@ -182,5 +183,28 @@ fn landlock_rules_that_were_left_out_are_missed() {
         assert_eq!(refused.code, FailureCode::LayerMissing);
         let said = refused.sentence.starts_with("the layer `Landlock: files` is not in force here");
         assert!(said && refused.hint.contains("CONFIG_SECURITY_LANDLOCK"), "{refused:?}");
+    });
+}
+
+/// What is told of the host is what happens when it is tried.
+#[test]
+fn the_survey_tells_what_was_tried() {
+    as_everybody(|bench| {
+        let folder = bench.folder("state");
+        let mut keeper = bench.keeper();
+        // It need not be there yet.
+        let state = folder.path().join("to/be/made").as_os_str().as_bytes().to_vec();
+        let Ok(Reply::Surveyed(facts)) = ask(&mut keeper, Request::SurveyFor { state }) else {
+            panic!("no survey");
+        };
+        let grade = |name| facts.iter().find(|fact| fact.name == name).map(|fact| fact.grade);
+        let kept = keeper.create(plan_with_home(folder.path())).is_ok();
+        let expected = if kept { Grade::Good } else { Grade::Reduced };
+        let is_root = bench.person == cowork_testbed::Person::Root;
+        assert_eq!(grade("state folder"), is_root.then_some(expected), "{facts:?}");
+        let (_keeper, mut room) = bench.nested_room();
+        let nests = room.shell("unshare -Ur unshare -Ur true && echo done") == "done\n";
+        let expected = if nests { Grade::Good } else { Grade::Reduced };
+        assert_eq!(grade("nested sandboxes"), Some(expected), "{facts:?}");
     });
 }
