@@ -34,17 +34,19 @@ mod stage;
 mod tongue;
 mod town;
 mod victim;
+mod ways;
 
 use attack::{Attack, Shown};
 use cowork_testbed::Person;
 use report::{PROFILES, Row, Totals, Verdict};
-use runner::Winner;
+use runner::{Bare, Winner};
 use scene::{Outcome, Scene};
 use stage::Stage;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
+use ways::{Past, Staying, Way};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -119,7 +121,9 @@ fn harness(only: &str, tries: Option<u64>) -> ExitCode {
         Attack::all().enumerate().map(|(place, attack)| (attack.name, place)).collect();
     rows.sort_by_key(|row| {
         let place = order.get(row.attack.as_str()).copied().unwrap_or(usize::MAX);
-        (place, row.person, PROFILES.iter().position(|profile| *profile == row.profile))
+        let profile = PROFILES.iter().position(|profile| *profile == row.profile);
+        // Of the same attack in the same profile, rows stay as they came.
+        (place, row.person, profile)
     });
     for row in &rows {
         println!("{row}");
@@ -133,45 +137,88 @@ fn harness(only: &str, tries: Option<u64>) -> ExitCode {
 /// The row that stands for all the rows that are missing.
 fn broken(person: Person, why: &str) -> Row {
     let verdict = Verdict::Vacuous(why.to_owned());
-    Row { class: "harness", attack: "every-attack".into(), person, profile: "strict", verdict }
+    let attack = "every-attack".to_owned();
+    Row { class: "harness", attack, person, profile: "strict", way: "every", verdict }
 }
 
 /// Every attack on the sessions of one person.
 fn rows_of(person: Person, only: &str, tries: Option<u64>) -> Vec<Row> {
-    let row = |class, attack: &str, profile, verdict| Row {
-        class,
-        attack: attack.to_owned(),
-        person,
-        profile,
-        verdict,
-    };
     let stage = match Stage::new(person, tries) {
         Ok(stage) => stage,
         Err(lost) => return vec![broken(person, &format!("no host's side: {lost}"))],
     };
     let wanted = |attack: &&Attack| attack.name.contains(only) || attack.class.contains(only);
-    let attacks: Vec<&Attack> = Attack::all().filter(wanted).collect();
     let mut rows = Vec::new();
-    for attack in &attacks {
+    let mut staying = Vec::new();
+    for attack in Attack::all().filter(wanted) {
         let control = runner::control(&stage, attack);
         let judged = attack.refused.is_empty();
         for profile in PROFILES.into_iter().filter(|profile| judged || *profile == "strict") {
-            let verdict = match &control {
-                Ok((winner, bare)) => {
-                    let verdict = runner::confined(&stage, attack, profile);
-                    told(*winner, verdict, (attack.control_shown == Shown::Yes).then_some(bare))
-                }
-                Err(verdict) => verdict.clone(),
-            };
-            rows.push(row(attack.class, attack.name, profile, verdict));
+            rows.push(row(&stage, (attack, &control), (profile, Way::Daemon)));
+            // What proves nothing is said once.
+            if control.is_ok() && ways::is_made_alone(attack) {
+                rows.push(row(&stage, (attack, &control), (profile, Way::Alone)));
+            }
         }
+        if control.is_ok() && ways::stays(attack) {
+            staying.push((attack, control));
+        }
+    }
+    for profile in PROFILES {
+        rows.extend(rows_of_staying(&stage, &staying, profile));
     }
     if "grants engine".contains(only) {
         rows.extend(PROFILES.into_iter().flat_map(|profile| engine::rows(person, profile)));
     }
     stage.close_town();
     for profile in PROFILES {
-        rows.push(row("aftermath", "nothing-is-left", profile, aftermath(&stage)));
+        let (attack, verdict) = ("nothing-is-left".to_owned(), aftermath(&stage));
+        rows.push(Row { class: "aftermath", attack, person, profile, way: "every", verdict });
+    }
+    rows
+}
+
+/// What came of an attack in one session, after what came of it bare.
+fn row(
+    stage: &Stage,
+    (attack, control): (&Attack, &Result<Bare, Verdict>),
+    (profile, way): (&'static str, Way<'_>),
+) -> Row {
+    let verdict = match control {
+        Ok((winner, bare)) => {
+            let verdict = runner::confined(stage, attack, (profile, way));
+            told(*winner, verdict, (attack.control_shown == Shown::Yes).then_some(bare))
+        }
+        Err(verdict) => verdict.clone(),
+    };
+    let (class, name, person) = (attack.class, attack.name.to_owned(), stage.person);
+    Row { class, attack: name, person, profile, way: way.name(), verdict }
+}
+
+/// Attacks in one session that stays, after each thing that happens to it.
+fn rows_of_staying(
+    stage: &Stage,
+    attacks: &[(&Attack, Result<Bare, Verdict>)],
+    profile: &'static str,
+) -> Vec<Row> {
+    if attacks.is_empty() {
+        return Vec::new();
+    }
+    let broken = |lost| broken(stage.person, &format!("no {profile} session that stays: {lost}"));
+    let staying = match Staying::new(stage, profile) {
+        Ok(staying) => staying,
+        Err(lost) => return vec![broken(lost)],
+    };
+    let mut rows = Vec::new();
+    for past in Past::ALL {
+        if let Err(lost) = staying.undergo(past) {
+            rows.push(broken(lost));
+            continue;
+        }
+        let way = Way::Staying(&staying, past);
+        let made =
+            attacks.iter().map(|(attack, control)| row(stage, (*attack, control), (profile, way)));
+        rows.extend(made);
     }
     rows
 }

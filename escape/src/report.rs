@@ -35,6 +35,8 @@ pub(crate) struct Row {
     pub person: Person,
     /// Its profile.
     pub profile: &'static str,
+    /// How it came to be.
+    pub way: &'static str,
     /// What came of it.
     pub verdict: Verdict,
 }
@@ -65,13 +67,13 @@ impl Verdict {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { class, attack, person, profile, verdict } = self;
+        let Self { class, attack, person, profile, way, verdict } = self;
         let person = match person {
             Person::Root => "root",
             Person::User => "user",
         };
         let (word, text) = (verdict.word(), verdict.text());
-        write!(f, "{class:<12} {attack:<44} {person:<4} {profile:<6} {word:<10} {text}")
+        write!(f, "{class:<12} {attack:<44} {person:<4} {profile:<6} {way:<9} {word:<10} {text}")
     }
 }
 
@@ -124,8 +126,8 @@ mod tests {
     use super::*;
 
     fn row(verdict: Verdict) -> Row {
-        let person = Person::User;
-        Row { class: "class", attack: "attack".into(), person, profile: "strict", verdict }
+        let (person, attack) = (Person::User, "attack".to_owned());
+        Row { class: "class", attack, person, profile: "strict", way: "daemon", verdict }
     }
 
     #[test]

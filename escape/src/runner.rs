@@ -6,6 +6,7 @@ use crate::report::Verdict;
 use crate::scene::Lost;
 use crate::stage::{KIT, Shot, Stage};
 use crate::victim::Victim;
+use crate::ways::{Made, Way};
 use cowork_testbed::Person;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::collections::VecDeque;
@@ -24,12 +25,12 @@ pub(crate) const CURSOR: &str = "\x1b[7;31R";
 const RACE: Duration = Duration::from_mins(1);
 
 /// Where an attack runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
     /// On the host, without any session.
     Bare,
-    /// In a session of this profile.
-    Session(&'static str),
+    /// In a session of this profile, which came to be in this way.
+    Session(&'static str, Way<'a>),
 }
 
 /// What came of one run.
@@ -50,8 +51,11 @@ pub(crate) enum Winner {
     OnlyRoot,
 }
 
+/// Who won bare, and what was seen.
+pub(crate) type Bare = (Winner, String);
+
 /// Runs an attack bare: who won, else why it proves nothing.
-pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<(Winner, String), Verdict> {
+pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<Bare, Verdict> {
     match shoot(stage, attack, Place::Bare) {
         Ok(Came::Won(seen)) if attack.control == Control::Root && stage.person == Person::User => {
             let weaker = Attack { control: Control::Person, ..*attack };
@@ -74,8 +78,12 @@ pub(crate) fn control(stage: &Stage, attack: &Attack) -> Result<(Winner, String)
 }
 
 /// Runs an attack in a session.
-pub(crate) fn confined(stage: &Stage, attack: &Attack, profile: &'static str) -> Verdict {
-    let outcome = match shoot(stage, attack, Place::Session(profile)) {
+pub(crate) fn confined(
+    stage: &Stage,
+    attack: &Attack,
+    (profile, way): (&'static str, Way<'_>),
+) -> Verdict {
+    let outcome = match shoot(stage, attack, Place::Session(profile, way)) {
         Ok(outcome) => outcome,
         Err(lost) => return Verdict::Vacuous(format!("cannot be set up: {lost}")),
     };
@@ -105,7 +113,7 @@ pub(crate) fn confined(stage: &Stage, attack: &Attack, profile: &'static str) ->
     }
 }
 
-fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
+fn shoot(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Came, Lost> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let token = format!("token{}x{number}x", std::process::id());
@@ -120,11 +128,11 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
     }
     let victim = match (attack.target, place) {
         (Target::None, _) => None,
-        (Target::First, Place::Session(_)) => {
+        (Target::First, Place::Session(..)) => {
             words.push("pid=1".into());
             None
         }
-        (Target::Neighbour, Place::Session(_)) => Some(Victim::start(stage, place, &token)?),
+        (Target::Neighbour, Place::Session(..)) => Some(Victim::start(stage, place, &token)?),
         (Target::First | Target::HostProcess | Target::Neighbour, _) => {
             Some(Victim::start(stage, Place::Bare, &token)?)
         }
@@ -137,17 +145,17 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place) -> Result<Came, Lost> {
         Company::Alone => None,
     };
     let made = match place {
-        Place::Session(profile) if !attack.refused.is_empty() => {
+        Place::Session(profile, _) if !attack.refused.is_empty() => {
             Some(Made::new(stage, attack, profile)?)
         }
-        Place::Session(_) | Place::Bare => None,
+        Place::Session(..) | Place::Bare => None,
     };
     let mut command = match &made {
         Some(made) => made.command(stage),
         None => command(stage, attack, place)?,
     };
     command.args(["attack", attack.name]).args(words);
-    if place != Place::Bare {
+    if matches!(place, Place::Session(..)) {
         command.arg("inside=yes");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -184,16 +192,17 @@ fn judge(stage: &Stage, attack: &Attack, shot: &Shot, said: Came) -> Came {
     }
 }
 
-fn command(stage: &Stage, attack: &Attack, place: Place) -> Result<Command, Lost> {
+fn command(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Command, Lost> {
     let mut command = match place {
         Place::Bare if attack.reach == Reach::Town => {
             stage.town()?.bare(controller(stage, attack), &stage.path(""))
         }
-        Place::Session(profile) if attack.reach == Reach::Town => {
+        Place::Session(profile, _) if attack.reach == Reach::Town => {
             stage.town()?.exec(profile, &grants(stage, profile))?
         }
         Place::Bare => controller(stage, attack).command(stage.path(KIT)),
-        Place::Session(profile) => {
+        Place::Session(_, Way::Staying(staying, _)) => staying.command(),
+        Place::Session(profile, way) => {
             let folders = attack.folders.iter();
             let folders = folders.map(|(option, name)| {
                 [(*option).to_owned(), stage.path(name).display().to_string()]
@@ -202,6 +211,9 @@ fn command(stage: &Stage, attack: &Attack, place: Place) -> Result<Command, Lost
             options.extend(attack.options.iter().map(|option| (*option).to_owned()));
             if attack.reach == Reach::OnePort {
                 options.extend(["--allow".to_owned(), format!("host:{}", stage.allowed)]);
+            }
+            if matches!(way, Way::Alone) {
+                options.push("--no-daemon".to_owned());
             }
             match attack.installed {
                 Some(folder) => {
@@ -245,43 +257,6 @@ pub(crate) fn grants(stage: &Stage, profile: &str) -> Vec<String> {
     grants.into_iter().flatten().collect()
 }
 
-/// A session with rules about names, removed at the end.
-struct Made {
-    person: Person,
-    id: String,
-}
-
-impl Made {
-    fn new(stage: &Stage, attack: &Attack, profile: &str) -> Result<Self, Lost> {
-        let mut command = stage.person.cowork();
-        command.args(["new", "--profile", profile, "--guard", "off"]).args(attack.options);
-        if stage.person == Person::User {
-            command.arg("--best-effort");
-        }
-        command.args(grants(stage, profile)).current_dir(stage.path(""));
-        let id = said_by(&mut command)?;
-        let made = Self { person: stage.person, id: id.trim().to_owned() };
-        for pattern in attack.refused {
-            let mut protect = stage.person.cowork();
-            protect.args(["protect", "add", &made.id, pattern, "--deny", "--grant", "yard"]);
-            said_by(&mut protect)?;
-        }
-        Ok(made)
-    }
-
-    fn command(&self, stage: &Stage) -> Command {
-        let mut command = self.person.cowork();
-        command.args(["exec", "--no-stdin", &self.id, "--", KIT]).current_dir(stage.path(""));
-        command
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        cowork_sys::ignore(said_by(self.person.cowork().args(["rm", &self.id])));
-    }
-}
-
 /// The same attack with the word `partner`, in a session of its own, or bare. Killed at the end.
 struct Partner {
     child: Child,
@@ -293,10 +268,10 @@ impl Partner {
     fn start(
         stage: &Stage,
         attack: &Attack,
-        (place, words): (Place, &[String]),
+        (place, words): (Place<'_>, &[String]),
     ) -> Result<Self, Lost> {
         let made = match place {
-            Place::Session(profile) => Some(Made::new(stage, attack, profile)?),
+            Place::Session(profile, _) => Some(Made::new(stage, attack, profile)?),
             Place::Bare => None,
         };
         let mut command = match &made {
@@ -315,16 +290,6 @@ impl Drop for Partner {
         cowork_sys::ignore(self.child.kill());
         cowork_sys::ignore(self.child.wait());
     }
-}
-
-/// What a command says that must succeed.
-fn said_by(command: &mut Command) -> Result<String, Lost> {
-    let output = command.stdin(Stdio::null()).output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    Err(Lost::new(format!("{command:?}: {}", text(&output.stderr))))
 }
 
 /// How many processes of an attack there are at once, as the host sees it.

@@ -27,10 +27,10 @@ pub(crate) struct Victim {
 
 impl Victim {
     /// Starts one and waits until it can be attacked.
-    pub(crate) fn start(stage: &Stage, place: Place, token: &str) -> Result<Self, Lost> {
+    pub(crate) fn start(stage: &Stage, place: Place<'_>, token: &str) -> Result<Self, Lost> {
         let mut command = match place {
             Place::Bare => stage.person.command(stage.path("outside/victim-program")),
-            Place::Session(profile) => {
+            Place::Session(profile, _) => {
                 session(stage, profile, &["--env".to_owned(), format!("{SECRET}={CANARY}")])
             }
         };
@@ -48,7 +48,7 @@ impl Victim {
         }
         let pid = match place {
             Place::Bare => child.id(),
-            Place::Session(_) => find(&format!("for={token}"))
+            Place::Session(..) => find(&format!("for={token}"))
                 .ok_or_else(|| Lost::new("the victim is not in the host's list"))?,
         };
         Ok(Self { pid, memory, child, output })

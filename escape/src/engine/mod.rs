@@ -29,7 +29,8 @@ type Came = (String, Verdict);
 
 /// Makes every attack on sessions of `person` with this profile.
 pub(crate) fn rows(person: Person, profile: &'static str) -> Vec<Row> {
-    let row = |(attack, verdict)| Row { class: CLASS, attack, person, profile, verdict };
+    let row =
+        |(attack, verdict)| Row { class: CLASS, attack, person, profile, way: "keeper", verdict };
     let came = match said_by_process_of(person, profile) {
         Ok(said) => read(&said),
         Err(why) => vec![("engine".to_owned(), Verdict::Vacuous(why))],
