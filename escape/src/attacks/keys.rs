@@ -10,6 +10,7 @@ use std::process::Command;
 const CLASS: &str = "keys";
 const REFUSED: &[(&str, &str)] = &[("EPERM", layer::FILTER)];
 const DESCRIPTION: &str = "cowork-escape-in-session-keyring";
+const POSSESSED_DESCRIPTION: &str = "cowork-escape-possessed";
 const USERS_DESCRIPTION: &str = "cowork-escape-in-user-keyring";
 
 pub(crate) const TABLE: &[Attack] = &[
@@ -26,6 +27,14 @@ pub(crate) const TABLE: &[Attack] = &[
     .word(DESCRIPTION)
     .nested("descriptions of the user's keys show where /proc cannot be covered")
     .launched(Launch::With(plant_key)),
+    Attack::new(
+        CLASS,
+        "keys.list-possessed-in-proc",
+        list_keys,
+        &[("not listed", "session keyring of its own"), ("EACCES", layer::LANDLOCK)],
+    )
+    .word(POSSESSED_DESCRIPTION)
+    .launched(Launch::With(plant_possessed_key)),
     Attack::new(
         CLASS,
         "keys.list-user-keyring-in-proc",
@@ -62,6 +71,19 @@ fn plant_key(_: &Stage, command: &mut Command) {
         add(SESSION, DESCRIPTION).map(drop)
     };
     // SAFETY: two system calls in the child.
+    unsafe { command.pre_exec(plant) };
+}
+
+/// The same with a secret that is shown to nobody but those who have the keyring, whoever they are.
+fn plant_possessed_key(_: &Stage, command: &mut Command) {
+    /// Everything, for possessors.
+    const POSSESSORS: usize = 0x3f00_0000;
+    let plant = || {
+        call(libc::SYS_keyctl, &[libc::KEYCTL_JOIN_SESSION_KEYRING as usize, 0])?;
+        let key = add(SESSION, POSSESSED_DESCRIPTION)?;
+        call(libc::SYS_keyctl, &[libc::KEYCTL_SETPERM as usize, key, POSSESSORS]).map(drop)
+    };
+    // SAFETY: three system calls in the child.
     unsafe { command.pre_exec(plant) };
 }
 
