@@ -58,6 +58,8 @@ pub(crate) enum Permitted {
     Everywhere(&'static str),
     /// For an ordinary user, whose limits a host without delegated cgroups can only approximate.
     Approximate(&'static str),
+    /// For whoever makes sessions without `CAP_SYS_RESOURCE`, for this reason.
+    WithoutResources(&'static str),
     /// It must work: the attack is a control that shows that not everything is refused.
     Required,
 }

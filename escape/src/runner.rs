@@ -9,6 +9,7 @@ use crate::victim::Victim;
 use crate::ways::{Made, Way};
 use cowork_testbed::Person;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::thread::CapabilitySet;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -101,6 +102,9 @@ pub(crate) fn confined(
         (Came::Won(_), Permitted::Approximate(reason)) if stage.person == Person::User => {
             Verdict::ByDesign(reason.to_owned())
         }
+        (Came::Won(_), Permitted::WithoutResources(reason)) if !has_resources(stage.person) => {
+            Verdict::ByDesign(reason.to_owned())
+        }
         (Came::Won(seen), _) => Verdict::Escaped(seen),
         (Came::Lost(seen), _) => match attack.layer(&seen, profile) {
             Some(layer) => Verdict::Contained(format!("{layer} ({seen})")),
@@ -111,6 +115,13 @@ pub(crate) fn confined(
             None => Verdict::Unexpected(format!("said nothing in the session: {seen}")),
         },
     }
+}
+
+/// Whether who makes sessions has `CAP_SYS_RESOURCE`, which a supervisor may keep from root.
+fn has_resources(person: Person) -> bool {
+    let sets = rustix::thread::capabilities(None);
+    let own = sets.is_ok_and(|it| it.effective.contains(CapabilitySet::SYS_RESOURCE));
+    person == Person::Root && own
 }
 
 fn shoot(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Came, Lost> {

@@ -211,6 +211,7 @@ impl Stage {
             ("queue", self.objects.queue.clone()),
             ("shm", shm.display().to_string()),
             ("tmp", tmp.display().to_string()),
+            ("oom-score", oom_score().unwrap_or_default()),
             ("tries", self.tries.unwrap_or_default().to_string()),
             ("handle", handle_of(&self.path("outside/canary")).unwrap_or_default()),
         ];
@@ -344,6 +345,12 @@ impl Drop for Stage {
             }
         }
     }
+}
+
+/// How readily the kernel would end this process, which is as it is for the person's others.
+fn oom_score() -> Option<String> {
+    let score = std::fs::read_to_string("/proc/self/oom_score_adj").ok()?;
+    Some(score.trim().to_owned())
 }
 
 /// `vfs_cap_data` of revision 2: `CAP_NET_RAW`, permitted and effective.

@@ -11,6 +11,8 @@ use std::process::{Child, ChildStdout, Stdio};
 
 /// What a victim says at its end that could still write to the granted folder.
 pub(crate) const STILL_WRITES: &str = "STILL-WRITES";
+/// Before how readily the kernel would end the victim, as it says at its end.
+pub(crate) const SCORE: &str = "OOM-SCORE ";
 /// The variable with the victim's secret.
 const SECRET: &str = "VICTIM_SECRET";
 
@@ -107,6 +109,8 @@ pub(crate) fn be(scene: &Scene) -> Outcome {
     writeln!(output, "READY {}", at(secret.as_str()))?;
     output.flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
+    let score = std::fs::read_to_string("/proc/self/oom_score_adj")?;
+    writeln!(output, "{SCORE}{}", score.trim())?;
     let work = scene.in_yard("work")?;
     if std::fs::write(&work, CANARY).and_then(|()| std::fs::remove_file(&work)).is_ok() {
         writeln!(output, "{STILL_WRITES}")?;

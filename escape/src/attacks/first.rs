@@ -31,6 +31,7 @@ pub(crate) const TABLE: &[Attack] = &[
     Attack::new(CLASS, "first.ptrace", seize, REFUSED).at(Target::First),
     Attack::new(CLASS, "first.process_vm_readv", read_memory, REFUSED).at(Target::First),
     Attack::new(CLASS, "first.pidfd_getfd", take_descriptor, SEALED).at(Target::First),
+    Attack::new(CLASS, "first.oom-score", raise_score, HIDDEN).at(Target::First),
     Attack::new(CLASS, "first.kill", kill, &[("it lives", "PID 1 of a pid namespace")])
         .at(Target::First),
 ];
@@ -125,6 +126,14 @@ fn take_descriptor(scene: &Scene) -> Outcome {
         }
     }
     Err(Lost::new("EBADF"))
+}
+
+/// Offers the target to a kernel that runs out of memory.
+fn raise_score(scene: &Scene) -> Outcome {
+    let path = format!("/proc/{}/oom_score_adj", scene.number("pid")?);
+    std::fs::write(&path, "987")?;
+    let now = std::fs::read_to_string(path)?;
+    if now.trim() == "987" { Ok("it is 987".into()) } else { Err(Lost::new(now.trim())) }
 }
 
 fn kill(scene: &Scene) -> Outcome {

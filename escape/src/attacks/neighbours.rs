@@ -5,7 +5,7 @@ use crate::attacks::local::{Address, connect_and_read};
 use crate::raw::{call, flags, open_by, signed};
 use crate::scene::{Lost, Outcome, Scene, canary_in, read_canary};
 use crate::stage::{Shot, Stage};
-use crate::victim::processes;
+use crate::victim::{SCORE, processes};
 use rustix::fd::AsRawFd;
 use std::io::{Read, Seek, SeekFrom};
 
@@ -16,6 +16,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("EPERM", layer::FILTER),
     ("EACCES", layer::LANDLOCK),
 ];
+/// What no process of these tests has by itself.
+const FIRST_TO_GO: &str = "987";
 const UNREACHABLE: &[(&str, &str)] =
     &[("ECONNREFUSED", layer::NETWORK), ("EACCES", layer::BROKER), ("EPERM", layer::LANDLOCK)];
 const GONE: &[(&str, &str)] = &[("ENOENT", layer::MOUNTS)];
@@ -39,6 +41,7 @@ pub(crate) const TABLE: &[Attack] = &[
     host("host.ptrace", trace),
     host("host.prlimit", change_limit),
     host("host.priority", change_priority),
+    host("host.oom-score", raise_score).judged(score_raised),
     neighbour("neighbour.list", list),
     neighbour("neighbour.signal", signal).judged(signalled),
     neighbour("neighbour.environ", environ),
@@ -129,6 +132,17 @@ fn change_limit(scene: &Scene) -> Outcome {
 fn change_priority(scene: &Scene) -> Outcome {
     call(libc::SYS_setpriority, &[libc::PRIO_PROCESS as usize, scene.number("pid")?, 5])?;
     Ok("the priority was changed".into())
+}
+
+/// Offers the other process to a kernel that runs out of memory.
+fn raise_score(scene: &Scene) -> Outcome {
+    std::fs::write(format!("/proc/{}/oom_score_adj", scene.number("pid")?), FIRST_TO_GO)?;
+    Ok("raised".into())
+}
+
+fn score_raised(_: &Stage, shot: &Shot) -> Option<String> {
+    let seen = format!("{SCORE}{FIRST_TO_GO}\n");
+    shot.victim.contains(&seen).then(|| "the kernel would end the process first".into())
 }
 
 fn abstract_socket(scene: &Scene) -> Outcome {

@@ -1,6 +1,6 @@
 //! Files of the kernel: settings, memory, devices.
 
-use crate::attack::{Attack, layer};
+use crate::attack::{Attack, Permitted, layer};
 use crate::scene::{Lost, Outcome, Scene};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -72,6 +72,15 @@ pub(crate) const TABLE: &[Attack] = &[
     )
     .as_root()
     .on_some_hosts("the supervisor keeps CAP_SYS_RESOURCE"),
+    Attack::new(
+        CLASS,
+        "oom-score-of-the-host",
+        take_score_back,
+        &[("EACCES", "its floor, which the keeper set")],
+    )
+    .permitted(Permitted::WithoutResources(
+        "the kernel keeps a floor only for who has CAP_SYS_RESOURCE",
+    )),
 ];
 
 /// The limit belongs to a user namespace. Bare, to one of the attack's own.
@@ -172,4 +181,20 @@ fn lower_score(_: &Scene) -> Outcome {
     std::fs::write("/proc/self/oom_score_adj", "-900")?;
     let now = std::fs::read_to_string("/proc/self/oom_score_adj")?;
     if now.trim() == "-900" { Ok("it is -900".into()) } else { Err(Lost::new(now.trim())) }
+}
+
+/// As likely to be ended as a program of the host's. Bare, it is made likelier first, as sessions are.
+fn take_score_back(scene: &Scene) -> Outcome {
+    const OWN: &str = "/proc/self/oom_score_adj";
+    let usual = scene.get("oom-score")?;
+    if !scene.inside() {
+        std::fs::write(OWN, "500")?;
+    }
+    let before = std::fs::read_to_string(OWN)?;
+    std::fs::write(OWN, usual)?;
+    let now = std::fs::read_to_string(OWN)?;
+    if now.trim() == usual && before != now {
+        return Ok(format!("it was {}, and is {usual}", before.trim()));
+    }
+    Err(Lost::new(format!("it was {}, and is {}", before.trim(), now.trim())))
 }
