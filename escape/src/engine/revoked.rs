@@ -9,11 +9,14 @@ use crate::engine::{Came, Ground};
 use crate::report::Verdict;
 use cowork_api::keeper::Certainty;
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Means of holding on, with whether they need a mount namespace of the holder's own.
-const MEANS: [(&str, Needs); 17] = [
+const MEANS: [(&str, Needs); 20] = [
     ("reading", Needs::Nothing),
     ("writing", Needs::Nothing),
     ("place", Needs::Nothing),
@@ -29,6 +32,9 @@ const MEANS: [(&str, Needs); 17] = [
     ("handed_over", Needs::Nothing),
     ("watch", Needs::Nothing),
     ("pages", Needs::Nothing),
+    ("program", Needs::Nothing),
+    ("middle", Needs::Nothing),
+    ("door", Needs::Nothing),
     ("copy", Needs::Namespace),
     ("leave", Needs::Namespace),
 ];
@@ -43,6 +49,9 @@ enum Needs {
 
 /// What is written after the folder was taken away, and the name of a file made then.
 const CANARY: &str = "the-canary-of-a-revoked-folder";
+
+/// What is written without end by who was in the middle of it when the folder was taken away.
+const MIDDLE: &str = "written-in-the-middle";
 
 /// Holds on by one means and tells on every line what it sees; bare, it first binds the folder
 /// where the session would have it, and detaches it when it is told to.
@@ -172,6 +181,31 @@ def pages():
     os.close(fd)
     return lambda: os.read(out, 4096)
 
+def program():
+    arguments = sys.orig_argv[:6]
+    arguments[4] = 'running'
+    os.execv(folder + '/named', arguments)
+
+def running():
+    return lambda: os.readlink('/proc/self/exe')
+
+def middle():
+    fd = open_secret(os.O_RDWR)
+    if os.fork() == 0:
+        libc.prctl(1, 9)
+        os.closerange(0, 3)
+        while True:
+            os.pwrite(fd, b'written-in-the-middle', 100)
+    os.close(fd)
+    return lambda: ''
+
+def door():
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(folder + '/door')
+    door.listen()
+    door.settimeout(1)
+    return lambda: door.accept()[0].recv(100)
+
 def copy():
     elsewhere = '/tmp/elsewhere-%d' % os.getpid()
     os.mkdir(elsewhere)
@@ -201,25 +235,39 @@ for line in sys.stdin:
         print('refused:', error, flush=True)
 ";
 
-/// A folder with a file whose length is noted before the canary is written over it.
+/// A folder with a file whose length is noted before the canary is written over it, and a program.
 fn project(name: &str) -> Result<Ground, String> {
     let ground = Ground::new(name)?;
     ground.write("project/secret", &" ".repeat(200))?;
-    ground.write("project/named", "")?;
+    let named = ground.write("project/named", "")?;
+    std::fs::copy("/usr/bin/python3", named).map_err(|error| format!("no program: {error}"))?;
     ground.write("mount/.keep", "")?;
     Ok(ground)
 }
 
-/// Writes the canary over what is there, as an editor or a database of the host would, and makes a
-/// file of that name.
+/// Writes the canary over what is there, as an editor or a database of the host would, makes a file
+/// of that name, and says it at the door if there is one.
 fn plant(ground: &Ground) -> Result<(), String> {
     let secret = File::options().write(true).open(ground.0.join("project/secret"));
-    let written = secret.and_then(|secret| secret.write_all_at(CANARY.as_bytes(), 0));
+    let written = secret.and_then(|file| {
+        file.write_all_at(&[b' '; 200], 0)?;
+        file.write_all_at(CANARY.as_bytes(), 0)
+    });
     written.map_err(|error| format!("cannot write the canary: {error}"))?;
     let project = ground.0.join("project");
     std::fs::rename(project.join("named"), project.join(format!("named-{CANARY}")))
         .map_err(|error| format!("cannot rename: {error}"))?;
+    // Nobody may be there any longer.
+    let door = UnixStream::connect(project.join("door"));
+    cowork_sys::ignore(door.and_then(|mut door| door.write_all(CANARY.as_bytes())));
     ground.write(&format!("project/{CANARY}"), "").map(|_| ())
+}
+
+/// Whether somebody writes now.
+fn is_written(ground: &Ground) -> Result<bool, String> {
+    std::thread::sleep(Duration::from_millis(50));
+    let now = std::fs::read_to_string(ground.0.join("project/secret"));
+    Ok(now.map_err(|error| format!("cannot look: {error}"))?.contains(MIDDLE))
 }
 
 pub(super) fn attacks(scene: &Attacked) -> Vec<Came> {
@@ -250,13 +298,14 @@ fn bare(kind: &str) -> Result<(), String> {
     talk.say("detach");
     let detached = talk.line();
     plant(&ground)?;
+    let written = kind == "middle" && is_written(&ground)?;
     let seen = talk.finish("look");
     process.wait().map_err(|error| format!("the holder is lost: {error}"))?;
     // What a holder left in its own place of the host's temporary folder.
     for start in ["elsewhere", "root"] {
         cowork_sys::ignore(std::fs::remove_dir(format!("/tmp/{start}-{}", process.id())));
     }
-    if seen.contains(CANARY) {
+    if written || seen.contains(CANARY) {
         return Ok(());
     }
     Err(format!("bare, the holder saw nothing either: {held:?} {detached:?} {seen}"))
@@ -286,11 +335,19 @@ fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, Strin
     }
     let revoked = room.revoke("project")?;
     plant(&ground)?;
+    if kind == "middle" && is_written(&ground)? {
+        return Ok(Verdict::Escaped(format!("the folder was written to after {revoked:?}")));
+    }
     let seen = holder.finish("look");
     if seen.contains(CANARY) && kind == "pages" {
         // Documented in the threat model: pages of a file that a session moved into a pipe while it
         // had the folder are shared with the file until they are read.
         return Ok(Verdict::ByDesign("pages already in a pipe stay shared with the file".into()));
+    }
+    if seen.contains(CANARY) && kind == "door" {
+        // Documented there too: the name belongs to the folder, and the socket to the session.
+        let reason = "a socket that was bound there hears who still connects to its name";
+        return Ok(Verdict::ByDesign(reason.into()));
     }
     if seen.contains(CANARY) {
         return Ok(Verdict::Escaped(format!("the canary was seen after {revoked:?}")));
