@@ -1,16 +1,20 @@
 //! What a caller brings along without thinking of it: a mask, limits, open files, odd names.
 
-use crate::support::{Ran, cowork, finish, for_everyone, run};
+use crate::support::{Ran, cowork, finish, for_everyone, run, wait};
 use cowork_testbed::{Folder, Person, programs};
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 for_everyone!(
     a_mask_for_new_files_is_kept,
     a_low_limit_of_open_files,
     other_low_limits,
     open_files_stay_outside,
+    open_files_stay_with_the_caller,
     signals_start_as_usual,
     long_commands_and_environments,
     names_that_are_not_text,
@@ -67,9 +71,49 @@ fn other_low_limits(person: Person) {
 fn open_files_stay_outside(person: Person) {
     let work = Folder::new(person, "work");
     work.write("secret", "hidden");
-    let script = "exec 5<secret 7<>secret 63<.; $COWORK run --no-grants -- ls /proc/self/fd | cat";
-    // The fourth is the folder that `ls` lists.
-    assert_eq!(shell(person, &work, script).good(), "0\n1\n2\n3\n");
+    // With a daemon, and with the caller's own child as the keeper.
+    for way in ["", "--no-daemon"] {
+        let run = format!("$COWORK run {way} --no-grants");
+        let script = format!("exec 5<secret 7<>secret 63<.; {run} -- ls /proc/self/fd | cat");
+        // The fourth is the folder that `ls` lists.
+        assert_eq!(shell(person, &work, &script).good(), "0\n1\n2\n3\n", "{way}");
+    }
+}
+
+/// Nor does what is outside hold on to them: a pipe of the caller's ends when the caller says so.
+fn open_files_stay_with_the_caller(person: Person) {
+    for way in ["", "--no-daemon"] {
+        let work = Folder::new(person, "work");
+        let secret = work.write("secret", "hidden");
+        let mut command = person.command("/bin/bash");
+        command.env("COWORK", programs().join("cowork")).current_dir(work.path());
+        let script = format!("exec 5<secret; exec $COWORK run {way} --no-grants -- cat");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("bash is there");
+        let mut input = child.stdin.take().expect("it is a pipe");
+        let mut output = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        input.write_all(b"up\n").expect("it listens");
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it answers");
+        let holders = holders(&secret);
+        drop(input);
+        assert_eq!((line.as_str(), wait(&mut child)), ("up\n", 0), "{way}");
+        assert_eq!(holders, [child.id()], "{way}");
+    }
+}
+
+/// The processes that have a file open.
+fn holders(file: &Path) -> Vec<u32> {
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let holds = |pid: &u32| {
+        let handles = names(&format!("/proc/{pid}/fd"));
+        handles.iter().any(|handle| std::fs::read_link(handle).is_ok_and(|path| path == file))
+    };
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
+    names("/proc").iter().filter_map(number).filter(holds).collect()
 }
 
 fn signals_start_as_usual(person: Person) {
