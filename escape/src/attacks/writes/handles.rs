@@ -1,6 +1,6 @@
 //! Descriptors, other ways to name a file, and other ways to call the kernel.
 
-use super::{attack, on, put};
+use super::{attack, ground, on, put};
 use crate::attack::Attack;
 use crate::raw::{at, call, flags, fork, in_fork, into, leave, number, of, open_by, signed, text};
 use crate::scene::{LOCKED, Lost, Outcome, Scene};
