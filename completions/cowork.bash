@@ -515,7 +515,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__changes)
-            opts="-h --set --json --help"
+            opts="-v -h --set --verbose --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -303,6 +303,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand grant" -s h -l help -d 'Pr
 complete -c cowork -n "__fish_cowork_using_subcommand revoke" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand revoke" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand changes" -l set -d 'Only the changes of this set' -r
+complete -c cowork -n "__fish_cowork_using_subcommand changes" -s v -l verbose -d 'Show also which program made each change'
 complete -c cowork -n "__fish_cowork_using_subcommand changes" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand changes" -s h -l help -d 'Print help'
 complete -c cowork -n "__fish_cowork_using_subcommand diff" -l set -d 'Only the changes of this set' -r

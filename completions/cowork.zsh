@@ -445,6 +445,8 @@ _arguments "${_arguments_options[@]}" : \
 (changes)
 _arguments "${_arguments_options[@]}" : \
 '--set=[Only the changes of this set]:NUMBER:_default' \
+'-v[Show also which program made each change]' \
+'--verbose[Show also which program made each change]' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help]' \
 '--help[Print help]' \

@@ -289,9 +289,11 @@ pub enum Work {
         /// Files of refused types are looked for that sets left which were closed after this record.
         looked: u64,
     },
-    /// Say which programs made the changes that count.
+    /// Say which programs made changes.
     Programs {
-        /// Of which changes it is told who made them; of none without it, but what programs there were.
+        /// Those that made one after the record with this number.
+        after: u64,
+        /// Of which names it is said who changed them; of none without it.
         selection: Option<Selection>,
     },
 }
@@ -378,7 +380,7 @@ pub enum Report {
     },
     /// Who made the changes.
     Programs {
-        /// All programs that are known, in the order in which they were first seen.
+        /// The programs, in the order in which they were seen.
         programs: Vec<Program>,
         /// Names that changed, and by which programs, in order: their places in the list.
         changed: Vec<(Place, Vec<u32>)>,

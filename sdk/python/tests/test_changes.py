@@ -33,6 +33,9 @@ def test_changes_are_told_and_taken_back_and_brought_again(folder: Path) -> None
         }  # fmt: skip
         assert len(changes) == 2
         assert [one.kind for one in changes.sets] == ["command"]
+        assert changes.sets[0].process
+        assert all(by.process and by.argv for change in changes for by in change.by)
+        assert all(change.by for change in changes)
         assert [change.path for change in session.changes(folder / "new")] == ["new"]
         assert any("-before" in (one.text or "") for one in session.diff())
         assert session.diff(set=changes.sets[0].set)

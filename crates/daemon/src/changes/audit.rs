@@ -82,8 +82,11 @@ impl Daemon {
         } else {
             self.origins_of_sets(store).await.unwrap_or_default()
         };
-        let authors =
-            if mutations.is_empty() { Authors::default() } else { self.authors(store, None).await };
+        let authors = if mutations.is_empty() {
+            Authors::default()
+        } else {
+            self.authors(store, audited.seq, None).await
+        };
         let more = left > 0 && !mutations.is_empty();
         let mut part = Part::after(&audited);
         for mutation in mutations {

@@ -27,14 +27,16 @@ pub(super) struct Authors {
 }
 
 impl Daemon {
-    /// The programs of a session, and which of them made the changes of a selection. A keeper that
-    /// does not know the question leaves it open.
+    /// The programs that made changes after a record, and which of them made those of a selection. A
+    /// keeper that does not know the question leaves it open.
     pub(super) async fn authors(
         self: &Arc<Self>,
         store: &Store,
+        after: u64,
         selection: Option<Selection>,
     ) -> Authors {
-        match self.clerk(store, Work::Programs { selection }, Meanwhile::GoesOn).await {
+        let work = Work::Programs { after, selection };
+        match self.clerk(store, work, Meanwhile::GoesOn).await {
             Ok(Report::Programs { programs, changed }) => Authors::new(programs, changed),
             _ => Authors::default(),
         }

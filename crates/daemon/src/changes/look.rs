@@ -79,7 +79,7 @@ impl Daemon {
         store: &Store,
         selection: Selection,
     ) -> Result<(Vec<SetInfo>, Vec<Change>, Authors), Trouble> {
-        let authors = self.authors(store, Some(selection.clone()));
+        let authors = self.authors(store, 0, Some(selection.clone()));
         let report = self.clerk(store, Work::Changes(selection), Meanwhile::GoesOn);
         let (report, authors) = tokio::join!(report, authors);
         let Report::Changes { sets, changes } = report? else { return Err(misfit()) };
@@ -134,7 +134,7 @@ impl Daemon {
     ) -> Result<Vec<Difference>, Trouble> {
         let store = self.store(id)?;
         let selection = wanted.selection(&store)?;
-        let authors = self.authors(&store, Some(selection.clone()));
+        let authors = self.authors(&store, 0, Some(selection.clone()));
         let work = Work::Differences { selection, most: MAX_DIFFERENCES };
         let report = self.clerk(&store, work, Meanwhile::GoesOn);
         let (report, mut authors) = tokio::join!(report, authors);

@@ -9,7 +9,7 @@ use super::kept::{Kept, News};
 use super::orders::{Order, What};
 use super::turn::{Ending, Turn};
 use crate::daemon::Daemon;
-use crate::session::{Run, Session, has_sandbox};
+use crate::session::{Run, Session};
 use crate::trouble::Trouble;
 use cowork_client::types::{Reason, Task, TaskMessageKind, TaskProtocol, TaskState};
 use cowork_session::output::{Reader, Stream};
@@ -309,10 +309,11 @@ impl Desk {
     }
 
     /// Begins new sets of changes at the beginning or end of a task. Where that fails, what its agent
-    /// changes may be in one set with what it changed for another task, and the record says so.
+    /// changes may be in one set with what it changed for another task, and the record says so. In a
+    /// session that ends nobody changes anything more.
     async fn divide(&self, task: u32) {
         if let Err(trouble) = self.daemon.boundary(&self.session).await
-            && has_sandbox(self.session.state())
+            && self.session.state().accepts_commands().is_ok()
         {
             let data = json!({ "task": task, "reason": trouble.line() });
             // The task goes on, whether that can be recorded or not.

@@ -6,20 +6,46 @@
 use super::Journal;
 use super::changes::is_below;
 use super::names::{Names, ThingId};
+use super::sets::operation;
 use crate::record::{Entry, Record};
 use cowork_api::Text;
 use cowork_api::files::{Place, Program, Selection};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// Longest words of all programs together, in bytes; of those that were seen before, only the processes
+/// are told.
+const MAX_WORDS: usize = 16 << 20;
+
 impl Journal {
-    /// Every program that was seen, in order.
-    pub fn programs(&self) -> Vec<Program> {
-        let program = |entry: &Entry| {
-            let Record::Process { argv } = &entry.record else { return None };
-            let Entry { set, process, seq, .. } = *entry;
-            Some(Program { set, process, since: seq, argv: argv.clone() })
-        };
-        self.entries().iter().filter_map(program).collect()
+    /// The programs that made changes after a record, in the order in which they were seen.
+    pub fn programs(&self, after: u64) -> Vec<Program> {
+        let mut now: HashMap<(u32, u32), &Entry> = HashMap::new();
+        let mut made: BTreeMap<u64, &Entry> = BTreeMap::new();
+        for entry in self.entries() {
+            let author = (entry.set, entry.process);
+            if matches!(entry.record, Record::Process { .. }) {
+                now.insert(author, entry);
+            } else if entry.seq > after
+                && operation(&entry.record).is_some()
+                && let Some(program) = now.get(&author)
+            {
+                made.insert(program.seq, program);
+            }
+        }
+        let mut length = 0;
+        let mut programs: Vec<Program> = made
+            .into_values()
+            .rev()
+            .filter_map(|entry| {
+                let Record::Process { argv } = &entry.record else { return None };
+                let Entry { set, process, seq, .. } = *entry;
+                length += argv.iter().map(Vec::len).sum::<usize>();
+                let argv = if length <= MAX_WORDS { argv.clone() } else { Vec::new() };
+                Some(Program { set, process, since: seq, argv })
+            })
+            .collect();
+        programs.reverse();
+        programs
     }
 
     /// Names that the selected sets changed, and by which of these programs, in the order in which they

@@ -274,7 +274,7 @@ fn each_change_has_the_program_that_made_it() {
         entry(10, 8, remove("sub", 6)),
         entry(11, 0, closed),
     ]);
-    let programs = journal.programs();
+    let programs = journal.programs(0);
     let told: Vec<_> = programs
         .iter()
         .map(|one| (one.process, one.since, String::from_utf8(one.argv.join(&b' ')).unwrap()))
@@ -287,6 +287,8 @@ fn each_change_has_the_program_that_made_it() {
             (9, 8, "rm other".to_owned()),
         ]
     );
+    assert_eq!(journal.programs(8), [programs[0].clone(), programs[2].clone()]);
+    assert_eq!(journal.programs(10), []);
     let changed = |selection: &Selection| -> Vec<(String, Vec<u32>)> {
         let name = |place: Place| String::from_utf8(place.path).unwrap();
         let changed = journal.changed_by(&programs, selection).into_iter();

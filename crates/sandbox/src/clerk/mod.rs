@@ -92,8 +92,8 @@ fn carry_out(order: &Order) -> Result<Report, Refusal> {
             let (typed, more_typed, looked) = typed(&desk, &Reader::new(order), *looked);
             Ok(Report::Mutations { mutations, left, typed, more_typed, looked })
         }
-        Work::Programs { selection } => {
-            let programs = desk.journal.programs();
+        Work::Programs { after, selection } => {
+            let programs = desk.journal.programs(*after);
             let changed = selection.as_ref();
             let changed = changed.map(|which| desk.journal.changed_by(&programs, which));
             Ok(Report::Programs { programs, changed: changed.unwrap_or_default() })

@@ -294,7 +294,7 @@ fn each_change_is_told_with_the_program_that_made_it() {
             scene.shell("sed -i s/before/after/ edited; rm removed; echo x > new; true"),
             ""
         );
-        let work = Work::Programs { selection: Some(Selection::default()) };
+        let work = Work::Programs { after: 0, selection: Some(Selection::default()) };
         let Report::Programs { programs, changed } = scene.order(None, work) else {
             panic!("no programs")
         };
@@ -309,7 +309,7 @@ fn each_change_is_told_with_the_program_that_made_it() {
             .collect();
         assert_eq!(told, ["edited by sed", "new by sh", "removed by rm"]);
         let Report::Programs { programs: same, changed } =
-            scene.order(None, Work::Programs { selection: None })
+            scene.order(None, Work::Programs { after: 0, selection: None })
         else {
             panic!("no programs")
         };

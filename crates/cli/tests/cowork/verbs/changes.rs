@@ -34,6 +34,12 @@ fn what_a_command_did_is_shown_and_taken_back(person: Person) {
     let document = desk.json(&["changes", "--json", id]);
     assert_eq!(document["sets"][0]["command"], 1);
     assert_eq!(document["changes"].as_array().map(Vec::len), Some(2));
+    assert!(!said.contains("PROGRAM"), "{said}");
+    let detail = desk.good(&["changes", "--verbose", id, "kept"]);
+    let row = detail.lines().skip_while(|line| !line.starts_with("PATH ")).nth(1);
+    let row = row.unwrap_or_else(|| panic!("{detail}"));
+    assert!(row.starts_with(&format!("{}/kept ", desk.path())), "{detail}");
+    assert!(row.contains("  sh -c 'cd mnt/work; echo 2"), "{detail}");
     // Paths are meant from where the user is, and in the session's view.
     let diff = desk.good(&["diff", id, "kept"]);
     assert!(diff.contains("\n-one\n-two\n+2\n"), "{diff}");

@@ -9,6 +9,7 @@ daemon's OpenAPI document.
 from .changes import (
     Change,
     ChangeConflict,
+    ChangedBy,
     ChangedFile,
     ChangedFolder,
     ChangeKind,
@@ -161,6 +162,7 @@ __all__ = [
     "ChangeKind",
     "ChangeMark",
     "ChangeSet",
+    "ChangedBy",
     "ChangedFile",
     "ChangedFolder",
     "Changes",

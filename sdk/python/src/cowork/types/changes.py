@@ -14,6 +14,7 @@ __all__ = [
     "ChangeKind",
     "ChangeMark",
     "ChangeSet",
+    "ChangedBy",
     "ChangedFile",
     "ChangedFolder",
     "Changes",
@@ -76,6 +77,10 @@ class ChangeSet:
     """The sets that it undid."""
     command: int | None
     """The number of the command, where it is known."""
+    process: int | None
+    """Its first process, by its id in the session; none of an undo and of what was applied."""
+    task: int | None
+    """The task that the command worked on as its agent, if it did."""
     argv: list[str]
     """Its words, as far as they are kept."""
     began: datetime
@@ -156,6 +161,18 @@ class Restored:
     """What could not be brought back, and why."""
 
 
+@dataclass(frozen=True)
+class ChangedBy:
+    """A program that changed something."""
+
+    set: int
+    """The set that the change belongs to."""
+    process: int
+    """The process, by its id in the session."""
+    argv: list[str]
+    """Its words when it was seen, as far as they are kept."""
+
+
 ChangedFile = Literal["file", "folder", "link", "other"]
 """What a changed name is.
 
@@ -216,6 +233,8 @@ class Change:
     """Its size now."""
     sets: list[int]
     """In which sets it changed."""
+    by: list[ChangedBy]
+    """Which programs changed it, in the order in which they did; of many the last sixteen."""
     marks: list[ChangeMark]
     """What a person should know."""
 
