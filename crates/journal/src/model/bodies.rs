@@ -2,7 +2,7 @@
 
 use super::names::{BodyId, Names, ThingId};
 use super::tree::kind;
-use crate::record::{Meta, Saved, State};
+use crate::record::{Entry, Meta, Record, Saved, State};
 use cowork_api::files::FileKind;
 
 impl Names {
@@ -55,6 +55,18 @@ impl Names {
                 self.inodes.insert((folder, before.inode), index);
             }
         }
+    }
+
+    /// Forgets whose an inode was that is nobody's after a record: the next file may get its number.
+    pub(super) fn freed(&mut self, entry: &Entry) {
+        let (at, before) = match &entry.record {
+            // What is in the trash keeps it.
+            Record::Remove { saved: Saved::Trash(_), .. } => return,
+            Record::Remove { at, before, .. } if before.links <= 1 => (at, before),
+            Record::RemoveFolder { at, before } => (at, before),
+            _ => return,
+        };
+        self.inodes.remove(&(at.folder, before.inode));
     }
 
     /// Makes a thing the only name of a body of its own.

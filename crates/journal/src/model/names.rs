@@ -308,6 +308,7 @@ impl Names {
                 let id = self.reach(at.folder, &at.path);
                 self.take_by(id, entry.set, kind(before.mode));
                 self.moved(id, whose);
+                self.freed(entry);
             }
             Record::Write { at, before, saved } => {
                 self.touch(at, before, Part::Contents(saved), whose);
@@ -322,11 +323,13 @@ impl Names {
                 let id = self.removed(at, before, saved, whose);
                 self.take_by(id, entry.set, kind(before.mode));
                 self.moved(id, whose);
+                self.freed(entry);
             }
             Record::RemoveFolder { at, before } => {
                 let id = self.removed(at, before, &Saved::Empty, whose);
                 self.take_by(id, entry.set, FileKind::Folder);
                 self.moved(id, whose);
+                self.freed(entry);
             }
             Record::Create { at, kind, link_of } => {
                 self.created(at, *kind, link_of.as_ref(), whose);

@@ -99,13 +99,13 @@ impl Footprint {
     }
 }
 
-/// The names that an undo of one may change: all names of the same files and of those that make
-/// place for them, and what is in these.
-fn concerned(path: &str, before: &Moment, after: &Moment) -> BTreeSet<String> {
+/// The names that an undo of one may change: all names of the same files, before the set and around
+/// its undo, and of those that make place for them, and what is in these.
+fn concerned(path: &str, [first, before, after]: [&Moment; 3]) -> BTreeSet<String> {
     let mut found = BTreeSet::from([path.to_owned()]);
     loop {
         let count = found.len();
-        let inodes = |name: &String| [before.files.get(name), after.files.get(name)];
+        let inodes = |name: &String| [first, before, after].map(|moment| moment.files.get(name));
         let files: BTreeSet<u64> = found.iter().flat_map(inodes).flatten().copied().collect();
         for name in before.files.keys().chain(after.files.keys()) {
             let replaced = before.files.get(name) != after.files.get(name);
@@ -242,7 +242,7 @@ impl Story {
             let node = |nodes: &Snapshot| nodes.get(&path).map(alone);
             assert_eq!(node(&after.nodes), node(&turn.before.nodes), "{what}");
         }
-        let concerned = concerned(&path, &before, &after);
+        let concerned = concerned(&path, [&turn.before, &before, &after]);
         let is_above = |name: &String| concerned.iter().any(|inner| is_below(inner, name));
         for name in before.nodes.keys().chain(after.nodes.keys()) {
             let node = |moment: &Moment| {

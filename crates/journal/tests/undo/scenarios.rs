@@ -437,3 +437,30 @@ fn a_folder_that_is_locked_stays_so_when_a_name_in_it_comes_back_alone() {
         same(&bed.snapshot(), &before, &format!("{trash:?}: all"));
     }
 }
+
+#[test]
+fn a_file_that_gets_the_number_of_another_is_not_taken_for_it() {
+    for trash in [Trash::Beside, Trash::None] {
+        let bed = Bed::with("number", trash, Caps::default());
+        std::fs::write(bed.at("old"), "what was there before").unwrap();
+        let before = bed.snapshot();
+        bed.set(|command| {
+            command.write("old", b"written").unwrap();
+            command.unlink("old").unwrap();
+            command.write("one", b"new").unwrap();
+            command.link("one", "two").unwrap();
+        });
+        bed.set(|command| {
+            command.unlink("one").unwrap();
+            command.append("two", b" and longer").unwrap();
+        });
+        // What is brought back gets the number that is free now, if the file system is like that.
+        for name in ["two", "old"] {
+            let undone = bed.undo(Sets::All, &[name], Choice::Refuse);
+            assert_eq!((undone.lost, undone.conflicts), (vec![], vec![]), "{name}, {trash:?}");
+        }
+        let undone = bed.undo_all();
+        assert_eq!((undone.lost, undone.conflicts), (vec![], vec![]), "{trash:?}");
+        same(&bed.snapshot(), &before, &format!("{trash:?}"));
+    }
+}
