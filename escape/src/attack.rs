@@ -118,6 +118,10 @@ pub(crate) enum Shown {
 /// Puts things there for a run, which has this token.
 pub(crate) type Prepare = fn(&Stage, &str) -> Result<(), Lost>;
 
+/// What the host does with the session of a run after the attack, by its token and the session's
+/// number; what it saw that must not be.
+pub(crate) type Afterwards = fn(&Stage, &str, &str) -> Result<Vec<String>, Lost>;
+
 /// How the program is started, bare and as `cowork`.
 #[derive(Clone, Copy)]
 pub(crate) enum Launch {
@@ -158,6 +162,8 @@ pub(crate) struct Attack {
     pub installed: Option<&'static str>,
     /// What the host puts there before each run.
     pub prepare: Option<Prepare>,
+    /// What the host does with the session afterwards.
+    pub afterwards: Option<Afterwards>,
     /// Whether what was seen on the bare host is shown beside what was seen in the session.
     pub control_shown: Shown,
     /// How a refusal begins, and the layer that refuses so: in both profiles, or in `strict` and,
@@ -191,6 +197,7 @@ impl Attack {
             company: Company::Alone,
             installed: None,
             prepare: None,
+            afterwards: None,
             control_shown: Shown::No,
             refusals,
         }
@@ -256,6 +263,11 @@ impl Attack {
     /// On things that the host puts there anew for each run; it is told the run's token.
     pub(crate) const fn prepared(self, prepare: Prepare) -> Self {
         Self { prepare: Some(prepare), ..self }
+    }
+
+    /// In a session with which the host does something afterwards.
+    pub(crate) const fn afterwards(self, afterwards: Afterwards) -> Self {
+        Self { afterwards: Some(afterwards), ..self }
     }
 
     /// Shown beside what was seen on the bare host.

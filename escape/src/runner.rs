@@ -156,7 +156,7 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Came, Lost>
         Company::Alone => None,
     };
     let made = match place {
-        Place::Session(profile, _) if !attack.refused.is_empty() => {
+        Place::Session(profile, _) if !attack.refused.is_empty() || attack.afterwards.is_some() => {
             Some(Made::new(stage, attack, profile)?)
         }
         Place::Session(..) | Place::Bare => None,
@@ -182,10 +182,15 @@ fn shoot(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Came, Lost>
         }
     };
     let victim = victim.map(Victim::finish).unwrap_or_default();
+    let afterwards = match (&made, attack.afterwards) {
+        (Some(made), Some(look)) => Some(look(stage, &token, &made.id)?),
+        _ => None,
+    };
     drop((made, partner));
     let (Came::Won(text) | Came::Lost(text) | Came::Silent(text)) = &said;
     let claimed = matches!(said, Came::Won(_));
-    let shot = Shot { token, victim, typed, most: most.most, claimed, said: text.clone() };
+    let (most, said_text) = (most.most, text.clone());
+    let shot = Shot { token, victim, typed, most, claimed, afterwards, said: said_text };
     let came = judge(stage, attack, &shot, said);
     stage.kept.lock().map_err(|_poisoned| Lost::new("another thread failed"))?.clear();
     Ok(came)
@@ -214,11 +219,7 @@ fn command(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Command, 
         Place::Bare => controller(stage, attack).command(stage.path(KIT)),
         Place::Session(_, Way::Staying(staying, _)) => staying.command(),
         Place::Session(profile, way) => {
-            let folders = attack.folders.iter();
-            let folders = folders.map(|(option, name)| {
-                [(*option).to_owned(), stage.path(name).display().to_string()]
-            });
-            let mut options: Vec<String> = folders.flatten().collect();
+            let mut options = folders(stage, attack);
             options.extend(attack.options.iter().map(|option| (*option).to_owned()));
             if attack.reach == Reach::OnePort {
                 options.extend(["--allow".to_owned(), format!("host:{}", stage.allowed)]);
@@ -237,6 +238,14 @@ fn command(stage: &Stage, attack: &Attack, place: Place<'_>) -> Result<Command, 
     };
     command.current_dir(stage.path(""));
     Ok(command)
+}
+
+/// The options that name folders of the stand.
+pub(crate) fn folders(stage: &Stage, attack: &Attack) -> Vec<String> {
+    let folders = attack.folders.iter();
+    let folders = folders
+        .map(|(option, name)| [(*option).to_owned(), stage.path(name).display().to_string()]);
+    folders.flatten().collect()
 }
 
 /// Who makes an attack bare.

@@ -36,6 +36,8 @@ pub(crate) struct Shot {
     pub victim: String,
     /// What arrived as input of the terminal.
     pub typed: String,
+    /// What the host saw afterwards in what it did with the session; nothing on the bare host.
+    pub afterwards: Option<Vec<String>>,
     /// Most processes of the attack at once, where they are counted.
     pub most: usize,
 }

@@ -5,7 +5,7 @@
 //! must be as tight for a later command as for its first.
 
 use crate::attack::{Attack, Company, Reach};
-use crate::runner::grants;
+use crate::runner::{folders, grants};
 use crate::scene::Lost;
 use crate::stage::{KIT, Stage};
 use cowork_testbed::{Folder, Person};
@@ -192,13 +192,14 @@ impl Drop for Staying {
 #[derive(Debug)]
 pub(crate) struct Made {
     person: Person,
-    id: String,
+    pub(crate) id: String,
 }
 
 impl Made {
     pub(crate) fn new(stage: &Stage, attack: &Attack, profile: &str) -> Result<Self, Lost> {
         let mut command = stage.person.cowork();
         command.args(["new", "--profile", profile, "--guard", "off"]).args(attack.options);
+        command.args(folders(stage, attack));
         if stage.person == Person::User {
             command.arg("--best-effort");
         }
@@ -227,7 +228,7 @@ impl Drop for Made {
 }
 
 /// What a command says that must succeed.
-fn said_by(command: &mut Command) -> Result<String, Lost> {
+pub(crate) fn said_by(command: &mut Command) -> Result<String, Lost> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {

@@ -22,6 +22,7 @@ pub(crate) mod privileges;
 mod programs;
 mod secrets;
 mod sockets;
+mod staged;
 mod system;
 mod terminal;
 mod web;
@@ -60,5 +61,6 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     writes::RACES,
     writes::MOUNTS,
     writes::CROWDS,
+    staged::TABLE,
     outward::TABLE,
 ];
