@@ -17,7 +17,7 @@ const fn program(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 36] = [
+const NEEDS: [Need; 37] = [
     // Access control lists, in sessions and on the host.
     program("acl", "setfacl"),
     program("git", "git"),
@@ -39,8 +39,9 @@ const NEEDS: [Need; 36] = [
     program("util-linux", "unshare"),
     program("bsdutils", "script"),
     program("procps", "ps"),
-    // A file system that shares blocks.
+    // File systems that share blocks.
     Need { package: "btrfs-progs", program: None },
+    Need { package: "xfsprogs", program: None },
     // A machine with another kernel, and everything in it but cowork.
     program("qemu-system-x86", "qemu-system-x86_64"),
     Need { package: "busybox-static", program: None },
