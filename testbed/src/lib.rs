@@ -12,6 +12,10 @@
     reason = "a test bed that is not there fails loudly"
 )]
 
+mod kill;
+
+pub use kill::kill_before;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};

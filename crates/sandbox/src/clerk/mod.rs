@@ -11,6 +11,8 @@
 
 mod desk;
 mod gone;
+#[cfg(test)]
+mod killed;
 mod marks;
 mod staged;
 #[cfg(test)]

@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A folder whose changes are staged in a store.
-struct Scene {
-    folder: Folder,
+pub(super) struct Scene {
+    pub(super) folder: Folder,
 }
 
 impl Scene {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = Folder::new(Person::Root, name);
         for name in ["project", "seen", "store/staged/project/upper", "store/staged/project/work"] {
             std::fs::create_dir_all(folder.path().join(name)).unwrap();
@@ -36,16 +36,16 @@ impl Scene {
         scene
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn project(&self, name: &str) -> PathBuf {
+    pub(super) fn project(&self, name: &str) -> PathBuf {
         self.path("project").join(name)
     }
 
     /// What is done in the session's view. Returns what the session sees then.
-    fn stage(&self, work: impl FnOnce(&Path)) -> BTreeMap<PathBuf, String> {
+    pub(super) fn stage(&self, work: impl FnOnce(&Path)) -> BTreeMap<PathBuf, String> {
         let text = |name: &str| self.path(name).to_str().unwrap().to_owned();
         let options = format!(
             "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off",
@@ -74,7 +74,7 @@ impl Scene {
         .unwrap()
     }
 
-    fn apply(&self, choice: Choice, paths: &[&str]) -> Restored {
+    pub(super) fn apply(&self, choice: Choice, paths: &[&str]) -> Restored {
         let place = |path: &&str| Place { grant: "project".into(), path: path.as_bytes().into() };
         let paths = paths.iter().map(place).collect();
         match self.order(Work::Apply { paths, choice, rehearsal: false }) {
@@ -83,7 +83,7 @@ impl Scene {
         }
     }
 
-    fn undo(&self) -> Restored {
+    pub(super) fn undo(&self) -> Restored {
         let selection = Selection { sets: Sets::Last, paths: Vec::new() };
         let work = Work::Undo { selection, choice: Choice::Refuse, rehearsal: false };
         match self.order(work) {
@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-fn kept(path: &Path) -> Kept {
+pub(super) fn kept(path: &Path) -> Kept {
     use std::os::unix::ffi::OsStrExt;
     let stat = std::fs::metadata(path).unwrap();
     let folder = Identity { device: stat.dev(), inode: stat.ino() };
@@ -114,7 +114,7 @@ fn kept(path: &Path) -> Kept {
 }
 
 /// Everything below a folder, with what matters of it.
-fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
+pub(super) fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut waiting = vec![root.to_path_buf()];
     while let Some(folder) = waiting.pop() {
@@ -142,13 +142,13 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-fn write(path: &Path, text: &str) {
+pub(super) fn write(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
 
 /// Longer than the kernel's clock for files goes without a step.
-fn wait_a_moment() {
+pub(super) fn wait_a_moment() {
     std::thread::sleep(Duration::from_millis(30));
 }
 
