@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use crate::model::Disk;
 use crate::model::changes::is_below;
-use crate::model::names::{Slot, ThingId};
+use crate::model::names::{Body, Slot, ThingId};
 use crate::record::Saved;
 use cowork_api::Text;
 use cowork_api::files::{FileKind, Place};
@@ -43,6 +43,7 @@ impl Plan {
         }
         for (folder, path) in &wanted {
             if let Some(now) = self.locate(*folder, path, disk)? {
+                chosen.extend(self.fellow(*folder, &now, disk)?);
                 chosen.insert(self.names.reach(*folder, &now));
             }
         }
@@ -57,6 +58,28 @@ impl Plan {
                 return Ok(chosen);
             }
         }
+    }
+
+    /// A name in its place of the file that is at a path, if it was changed by that name, and no record
+    /// mentions the path.
+    fn fellow(&self, folder: u32, path: &[u8], disk: &Disk<'_>) -> Result<Option<ThingId>, Errno> {
+        let Some(present) = disk.present(folder, path)? else { return Ok(None) };
+        let is_mentioned = self.names.find(folder, path).is_some();
+        if is_mentioned || present.is_folder() || present.links <= 1 {
+            return Ok(None);
+        }
+        for (id, thing) in self.names.things.iter().enumerate() {
+            let alike = |body: &Body| body.is_touched() && body.inode == Some(present.inode);
+            let stays = thing.folder == folder && thing.home == thing.now;
+            if stays
+                && self.names.body(id).is_some_and(alike)
+                && let Some(other) = self.names.path(id)
+                && disk.present(folder, &other)?.is_some_and(|one| one.inode == present.inode)
+            {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
     }
 
     /// Adds what must come back, or make place, for what was chosen.

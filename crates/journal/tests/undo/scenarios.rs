@@ -464,3 +464,26 @@ fn a_file_that_gets_the_number_of_another_is_not_taken_for_it() {
         same(&bed.snapshot(), &before, &format!("{trash:?}"));
     }
 }
+
+#[test]
+fn a_file_that_was_changed_by_one_name_comes_back_by_another() {
+    let bed = Bed::new("names");
+    std::fs::write(bed.at("one"), "before").unwrap();
+    std::fs::hard_link(bed.at("one"), bed.at("two")).unwrap();
+    std::fs::write(bed.at("other"), "other").unwrap();
+    let before = bed.snapshot();
+    bed.set(|command| {
+        command.write("one", b"after").unwrap();
+        command.utimes("one", 1_000).unwrap();
+        command.write("other", b"changed").unwrap();
+    });
+    let undone = bed.undo(Sets::All, &["two"], Choice::Refuse);
+    assert_eq!((undone.lost, undone.conflicts), (vec![], vec![]));
+    let now = bed.snapshot();
+    for name in ["one", "two"] {
+        assert_eq!(now[name], before[name], "{name}");
+    }
+    assert_eq!(now["other"].contents, b"changed");
+    bed.undo_all();
+    same(&bed.snapshot(), &before, "all");
+}
