@@ -79,12 +79,16 @@ pub(crate) fn refresh(daemon: &Daemon, doc: &Doc) {
     }
 }
 
-/// Writes `session.json` for people.
-pub(crate) fn write_summary(daemon: &Daemon, doc: &Doc) -> std::io::Result<()> {
-    let path = daemon.folders.session(&doc.id).join("session.json");
+/// What `session.json` says of a session, for people.
+pub(crate) fn summary(doc: &Doc) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(doc).unwrap_or_default();
     text.push(b'\n');
-    replace(&path, &text)
+    text
+}
+
+/// Writes `session.json`.
+pub(crate) fn write_summary(daemon: &Daemon, id: &str, summary: &[u8]) -> std::io::Result<()> {
+    replace(&daemon.folders.session(id).join("session.json"), summary)
 }
 
 /// Replaces a file whole. The two change places, and the old one is removed: a file that is put in the

@@ -48,6 +48,7 @@ use cowork_session::catalogue::{CatalogueError, Together};
 use cowork_session::life::{Backoff, Event, State};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
@@ -466,7 +467,7 @@ fn text_of(doc: &Doc) -> Result<String, Trouble> {
 
 /// Writes `session.json` of sessions that changed, until the daemon ends.
 pub(crate) async fn summarise(daemon: Arc<crate::daemon::Daemon>) {
-    let mut written: BTreeMap<String, String> = BTreeMap::new();
+    let mut written: BTreeMap<String, u64> = BTreeMap::new();
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let mut seen = BTreeMap::new();
@@ -475,11 +476,16 @@ pub(crate) async fn summarise(daemon: Arc<crate::daemon::Daemon>) {
             if doc.spec.life == cowork_client::types::Life::Once || doc.removing.is_some() {
                 continue;
             }
-            let stamp = format!("{} {} {}", doc.changed, doc.grants.len(), doc.commands);
-            if written.get(&doc.id) != Some(&stamp) {
-                drop(about::write_summary(&daemon, &doc));
+            let text = about::summary(&doc);
+            // Texts of many sessions need not be kept to see that they are others.
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            let hash = hasher.finish();
+            let is_there = written.get(&doc.id) == Some(&hash)
+                || about::write_summary(&daemon, &doc.id, &text).is_ok();
+            if is_there {
+                seen.insert(doc.id, hash);
             }
-            seen.insert(doc.id, stamp);
         }
         written = seen;
     }

@@ -87,7 +87,8 @@ impl Daemon {
                 }
                 // Whether or not there was one.
                 cowork_sys::ignore(rustix::fs::unlink(folder.join("egress.log")));
-                super::about::write_summary(self, doc).map_err(|error| {
+                let summary = super::about::summary(doc);
+                super::about::write_summary(self, &doc.id, &summary).map_err(|error| {
                     Trouble::host("cannot write the summary of the session", error)
                 })
             }

@@ -2,7 +2,7 @@
 
 use crate::for_everyone;
 use crate::look::{names, until};
-use crate::room::typed;
+use crate::room::{Room, typed};
 use crate::site::Site;
 use cowork_client::http::Method;
 use cowork_client::types::{Profile, Session, State};
@@ -15,6 +15,7 @@ for_everyone!(
     a_home_outlives_its_sandbox,
     removal_leaves_nothing_but_what_was_asked_to_stay,
     what_a_session_is_told_follows_its_grants,
+    what_people_read_of_a_session_follows_every_change,
     the_pool_is_used_and_filled_again,
     labels_are_changed_and_found,
 );
@@ -187,12 +188,38 @@ fn what_a_session_is_told_follows_its_grants(person: Person) {
     let tampered = room.run("echo x > mnt/.cowork/COWORK.md");
     assert_ne!(tampered.code, 0);
     // What people read on the host says the same.
-    let path = site.state().join("sessions").join(room.id()).join("session.json");
-    until("the summary is up to date", || {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let summary: Value = serde_json::from_str(&text).unwrap_or_default();
+    until_summary(room, |summary| {
         summary["id"] == room.id() && summary["grants"] == json!([]) && summary["commands"] == 5
     });
+}
+
+/// Waits until what people read of a session on the host is as it should be.
+fn until_summary(room: Room<'_>, is_so: impl Fn(&Value) -> bool) {
+    let path = room.site.state().join("sessions").join(room.id()).join("session.json");
+    until("the summary is up to date", || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        is_so(&serde_json::from_str(&text).unwrap_or_default())
+    });
+}
+
+fn what_people_read_of_a_session_follows_every_change(person: Person) {
+    let site = Site::new(person);
+    let work = Folder::new(person, "work");
+    let grants = json!([{ "path": work.path(), "name": "work", "access": "ro" }]);
+    let room = site.room(&json!({ "grants": grants, "network": {} }));
+    until_summary(room, |summary| summary["grants"][0]["grant"]["access"] == "ro");
+    room.regrant("work", "rw");
+    until_summary(room, |summary| summary["grants"][0]["grant"]["access"] == "rw");
+    let change = |body: &Value| {
+        site.ask(Method::Patch, room.at(""), Some(body)).expect("it can be changed");
+    };
+    change(&json!({ "labels": { "colour": "green" } }));
+    until_summary(room, |summary| summary["spec"]["labels"]["colour"] == "green");
+    change(&json!({ "limits": { "disk": "5g" } }));
+    until_summary(room, |summary| summary["spec"]["limits"]["disk"] == "5g");
+    let network = json!({ "otherwise": "ask" });
+    site.ask(Method::Patch, room.at("/network"), Some(&network)).expect("it can be changed");
+    until_summary(room, |summary| summary["spec"]["network"]["otherwise"] == "ask");
 }
 
 fn the_pool_is_used_and_filled_again(person: Person) {
