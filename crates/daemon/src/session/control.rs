@@ -1,6 +1,6 @@
 //! Pausing, resuming, cancelling, stopping and starting: sessions and commands.
 
-use super::{Run, Session, doc};
+use super::{Doc, Run, Session, doc};
 use crate::changes::Occasion;
 use crate::daemon::Daemon;
 use crate::trouble::Trouble;
@@ -245,8 +245,12 @@ impl Daemon {
             })?;
         }
         if let Some(labels) = change.labels {
-            session.change(&self.book, |doc| doc.spec.labels = labels)?;
-            self.book.note("session.labels", Some(&session.id), &json!({}));
+            let relabel = |doc: &mut Doc| {
+                let data = json!({ "labels": &labels });
+                doc.spec.labels = labels;
+                Ok(data)
+            };
+            session.record(&self.book, "session.labels", relabel, |_| Ok(()))?;
         }
         Ok(())
     }

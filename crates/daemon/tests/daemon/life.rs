@@ -265,6 +265,9 @@ fn labels_are_changed_and_found(person: Person) {
     let changed: Session =
         typed(site.ask(Method::Patch, one.at(""), Some(&body)).expect("labels can be changed"));
     assert_eq!(json!(changed.labels), json!({ "colour": "green" }));
+    let told = site.records(&[("type", "session.labels"), ("session", one.id())]);
+    let told: Vec<_> = told.iter().map(|record| &record.data["labels"]).collect();
+    assert_eq!(told, [&json!({ "colour": "green" })]);
     let found = |query: &str| -> Vec<String> {
         let page = site.get(format!("/v1/sessions?{query}"));
         let items = page["items"].as_array().expect("it is a list").clone();
@@ -280,4 +283,5 @@ fn labels_are_changed_and_found(person: Person) {
     assert_eq!(bad.code, "bad-label");
     let bad = site.refused(Method::Patch, one.at(""), Some(&json!({ "id": "other" })));
     assert_eq!(bad.status, 400);
+    assert_eq!(site.records(&[("type", "session.labels")]).len(), 1);
 }
