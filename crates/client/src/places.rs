@@ -21,6 +21,11 @@ const SOCKET: &str = "api.sock";
 /// What the daemon has to say when nobody listens, in the runtime folder.
 const LOG: &str = "coworkd.log";
 
+/// The runtime folder of the system's daemon.
+const SYSTEM_RUNTIME: &str = "/run/cowork";
+/// The state folder of the system's daemon, which its unit has made.
+const SYSTEM_STATE: &str = "/var/lib/cowork";
+
 /// Longest path of a socket, its final zero included (unix(7)).
 const MAX_SOCKET_PATH: usize = 108;
 
@@ -65,10 +70,8 @@ pub enum PlaceError {
 /// The folder with the daemon's socket. It is made if it is missing, and refused if somebody else
 /// could put something there.
 pub fn runtime_folder() -> Result<PathBuf, PlaceError> {
-    let variables =
-        Variables { own: variable(RUNTIME_VARIABLE), session: variable("XDG_RUNTIME_DIR") };
     let user = rustix::process::geteuid().as_raw();
-    let path = choose(variables, user)?;
+    let path = choose(Found::look(user), user)?;
     if path.as_os_str().len() + 1 + SOCKET.len() >= MAX_SOCKET_PATH {
         return Err(PlaceError::TooLong { path });
     }
@@ -90,6 +93,10 @@ pub fn log_in(runtime: &Path) -> PathBuf {
 pub fn state_folder() -> Result<PathBuf, PlaceError> {
     if let Some(path) = variable(STATE_VARIABLE) {
         return absolute(STATE_VARIABLE, path);
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if variable(RUNTIME_VARIABLE).is_none() && is_of_system(user, Path::new(SYSTEM_STATE)) {
+        return Ok(SYSTEM_STATE.into());
     }
     // Relative paths are to be ignored there (XDG Base Directory Specification).
     let state = variable("XDG_STATE_HOME").filter(|path| path.is_absolute());
@@ -115,27 +122,68 @@ fn absolute(variable: &'static str, path: PathBuf) -> Result<PathBuf, PlaceError
     if path.is_absolute() { Ok(path) } else { Err(PlaceError::Relative { variable, path }) }
 }
 
-/// What the environment says about the runtime folder.
-struct Variables {
+/// What is known about the runtime folder.
+struct Found {
+    /// What cowork's own variable says.
     own: Option<PathBuf>,
+    /// What the user's login says.
     session: Option<PathBuf>,
+    /// Whether the daemon that is meant is the system's.
+    owner: Owner,
 }
 
-fn choose(variables: Variables, user: u32) -> Result<PathBuf, PlaceError> {
-    if let Some(path) = variables.own {
+/// Whose daemon is meant where nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The user's own.
+    User,
+    /// The system's, which a unit starts as root.
+    System,
+}
+
+impl Found {
+    fn look(user: u32) -> Self {
+        let own = variable(RUNTIME_VARIABLE);
+        let is_said = own.is_some() || variable(STATE_VARIABLE).is_some();
+        let of_system = !is_said && is_of_system(user, Path::new(SYSTEM_STATE));
+        let owner = if of_system { Owner::System } else { Owner::User };
+        Self { own, session: variable("XDG_RUNTIME_DIR"), owner }
+    }
+}
+
+/// Whether a user who says nothing else means the system's daemon: root, once its unit has made the
+/// state folder. That stays so while the daemon does not run: what root sees must not depend on it.
+fn is_of_system(user: u32, state: &Path) -> bool {
+    user == 0 && is_folder_of(state, user)
+}
+
+fn is_folder_of(path: &Path, user: u32) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::Directory && stat.st_uid == user
+    })
+}
+
+fn choose(found: Found, user: u32) -> Result<PathBuf, PlaceError> {
+    if let Some(path) = found.own {
         return absolute(RUNTIME_VARIABLE, path);
     }
-    if let Some(session) = variables.session.filter(|path| path.is_absolute()) {
+    if found.owner == Owner::System {
+        return Ok(SYSTEM_RUNTIME.into());
+    }
+    if let Some(session) = found.session.filter(|path| path.is_absolute()) {
         return Ok(session.join("cowork"));
     }
+    let [login, fallback] = usual(user);
+    let is_login = login.parent().is_some_and(|login| is_folder_of(login, user));
+    Ok(if user == 0 || is_login { login } else { fallback })
+}
+
+/// Where the runtime folder is if nothing is said: with a login's, and without.
+fn usual(user: u32) -> [PathBuf; 2] {
     if user == 0 {
-        return Ok("/run/cowork".into());
+        return [SYSTEM_RUNTIME.into(), SYSTEM_RUNTIME.into()];
     }
-    let login = PathBuf::from(format!("/run/user/{user}"));
-    let own = rustix::fs::lstat(&login).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::Directory && stat.st_uid == user
-    });
-    Ok(if own { login.join("cowork") } else { format!("/tmp/cowork-{user}").into() })
+    [format!("/run/user/{user}/cowork").into(), format!("/tmp/cowork-{user}").into()]
 }
 
 /// Makes the folder if it is missing, and looks at it without following a link.
@@ -172,13 +220,37 @@ fn trust(path: &Path, user: u32) -> Result<(), PlaceError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PlaceError, Variables, choose, trust};
+    use super::{Found, Owner, PlaceError, choose, is_of_system, trust};
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
     fn chosen(own: Option<&str>, session: Option<&str>, user: u32) -> Result<PathBuf, String> {
-        let variables = Variables { own: own.map(Into::into), session: session.map(Into::into) };
-        choose(variables, user).map_err(|error| error.to_string())
+        chosen_of(Owner::User, own, session, user)
+    }
+
+    fn chosen_of(
+        owner: Owner,
+        own: Option<&str>,
+        session: Option<&str>,
+        user: u32,
+    ) -> Result<PathBuf, String> {
+        let found = Found { own: own.map(Into::into), session: session.map(Into::into), owner };
+        choose(found, user).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn root_means_the_daemon_of_the_system_where_there_is_one() {
+        let of_system = |own, session| chosen_of(Owner::System, own, session, 0);
+        assert_eq!(of_system(None, Some("/run/user/0")), Ok("/run/cowork".into()));
+        assert_eq!(of_system(Some("/a"), Some("/run/user/0")), Ok("/a".into()));
+        let scratch = Scratch::new("system");
+        let owner = rustix::process::geteuid().as_raw();
+        assert_eq!(is_of_system(0, &scratch.0), owner == 0);
+        assert!(!is_of_system(7, &scratch.0));
+        assert!(!is_of_system(0, &scratch.0.join("missing")));
+        let link = scratch.0.join("link");
+        std::os::unix::fs::symlink("/", &link).expect("it is ours");
+        assert!(!is_of_system(0, &link));
     }
 
     #[test]

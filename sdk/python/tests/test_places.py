@@ -111,6 +111,22 @@ def test_a_daemon_that_fails_is_quoted(site: Site, monkeypatch: pytest.MonkeyPat
     assert "coworkd.log" in str(caught.value.hint)
 
 
+def test_root_means_the_daemon_of_the_system_once_there_is_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COWORK_RUNTIME_DIR", "COWORK_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/0")
+    monkeypatch.setattr(_places, "SYSTEM_STATE", folder / "missing")
+    assert str(_places._runtime()) == "/run/user/0/cowork"
+    monkeypatch.setattr(_places, "SYSTEM_STATE", folder)
+    of_system = os.geteuid() == 0 and folder.stat().st_uid == 0
+    found = "/run/cowork" if of_system else "/run/user/0/cowork"
+    assert str(_places._runtime()) == found
+    monkeypatch.setenv("COWORK_STATE_DIR", str(folder))
+    assert str(_places._runtime()) == "/run/user/0/cowork"
+
+
 def test_a_runtime_folder_that_others_can_enter_is_refused(folder: Path) -> None:
     (folder / "open").mkdir(mode=0o755)
     (folder / "open").chmod(0o755)

@@ -119,7 +119,9 @@ pub(crate) struct Doctor {
                         $COWORK_RUNTIME_DIR, else $XDG_RUNTIME_DIR/cowork, else /run/cowork for \
                         root, else /run/user/UID/cowork, else /tmp/cowork-UID. It keeps sessions \
                         in $COWORK_STATE_DIR, else $XDG_STATE_HOME/cowork, else \
-                        ~/.local/state/cowork."
+                        ~/.local/state/cowork. For root without either variable of cowork's it is \
+                        the system's daemon, in /run/cowork and /var/lib/cowork, once its unit has \
+                        made the latter."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Daemon {

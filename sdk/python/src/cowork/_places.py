@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MAX_SOCKET_PATH = 108
 """Longest path of a socket, its final zero included (unix(7))."""
 
+SYSTEM_STATE = Path("/var/lib/cowork")
+"""The state folder of the system's daemon, which its unit has made."""
+
 START = 10.0
 """Longest time that a daemon may take to answer after its start."""
 
@@ -77,20 +80,26 @@ def _runtime() -> Path:
     own = os.environ.get("COWORK_RUNTIME_DIR")
     if own:
         return Path(own)
+    user = os.geteuid()
+    if user == 0 and not os.environ.get("COWORK_STATE_DIR") and _is_folder_of(SYSTEM_STATE, user):
+        return Path("/run/cowork")
     session = os.environ.get("XDG_RUNTIME_DIR")
     if session and Path(session).is_absolute():
         return Path(session) / "cowork"
-    user = os.geteuid()
     if user == 0:
         return Path("/run/cowork")
     login = Path(f"/run/user/{user}")
-    try:
-        found = login.lstat()
-    except OSError:
-        found = None
-    if found is not None and stat.S_ISDIR(found.st_mode) and found.st_uid == user:
+    if _is_folder_of(login, user):
         return login / "cowork"
     return Path(f"/tmp/cowork-{user}")  # noqa: S108 - it is used only if it is this user's
+
+
+def _is_folder_of(path: Path, user: int) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == user
 
 
 def _trust(path: Path) -> None:

@@ -1,8 +1,8 @@
 //! `daemon`: it starts by itself, is alone, and leaves nothing that runs.
 
 use super::{Desk, asleep, is_there};
-use crate::support::{Process, for_everyone, processes_of, send, until};
-use cowork_testbed::{Person, programs};
+use crate::support::{Process, finish, for_everyone, need, processes_of, send, until};
+use cowork_testbed::{Folder, Person, programs};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn it_leaves_when_nobody_needs_it(person: Person) {
     let desk = Desk::apart(person);
     let mut command = desk.command(&["ls"]);
     command.env("COWORK_IDLE", "1");
-    assert!(crate::support::finish(command, Vec::new()).good().starts_with("ID "));
+    assert!(finish(command, Vec::new()).good().starts_with("ID "));
     let daemons = running(&desk);
     assert!(!daemons.is_empty());
     until("it has left", || !daemons.iter().any(Process::exists));
@@ -62,11 +62,11 @@ fn a_second_one_is_refused(person: Person) {
     let refused = desk.say(&["daemon"]);
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains("another coworkd uses `"), "{}", refused.err);
-    let other = cowork_testbed::Folder::new(person, "other");
+    let other = Folder::new(person, "other");
     for arguments in [&["daemon"][..], &["ls"]] {
         let mut command = desk.command(arguments);
         command.env("COWORK_RUNTIME_DIR", other.path().join("run"));
-        let refused = crate::support::finish(command, Vec::new());
+        let refused = finish(command, Vec::new());
         assert_eq!((refused.code, refused.text()), (125, ""), "{}", refused.err);
         let sentence = format!("another coworkd uses `{}/state`", desk.daemon().display());
         assert!(refused.err.contains(&sentence), "{}", refused.err);
@@ -98,4 +98,29 @@ fn it_runs_in_the_foreground_until_it_is_interrupted(person: Person) {
     assert!(command.iter().all(Process::exists) && !command.is_empty());
     assert_eq!(desk.state("beside-it"), "running");
     assert_eq!(desk.sh("beside-it", "echo again").good(), "again\n");
+}
+
+/// A daemon with the environment that its unit gives it, in folders of the test's own.
+#[test]
+fn root_means_the_daemon_of_the_system_once_there_is_one() {
+    need("unshare", "util-linux");
+    let home = Folder::new(Person::Root, "root");
+    let script = "mount -t tmpfs none /run && mount -t tmpfs none /var/lib && \
+                  mkdir -m 700 -p /run/user/0 && export XDG_RUNTIME_DIR=/run/user/0 && \
+                  echo \"without: $(cowork daemon --stop 2>&1)\" && \
+                  mkdir -m 700 /run/cowork /var/lib/cowork && \
+                  { COWORK_RUNTIME_DIR=/run/cowork COWORK_STATE_DIR=/var/lib/cowork \
+                    coworkd --stay & } && daemon=$! && \
+                  until [ -S /run/cowork/api.sock ]; do sleep 0.1; done && \
+                  cowork ls --quiet && cowork daemon --stop && wait $daemon && echo \"ended: $?\" && \
+                  cowork ls --quiet && ls /run/cowork/api.sock && cowork daemon --stop && \
+                  ls -A \"$HOME\"; ls -A /run/user/0";
+    let mut command = Person::Root.command("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+    command.env_remove("COWORK_RUNTIME_DIR").env_remove("COWORK_STATE_DIR");
+    let path = format!("{}:/usr/bin:/bin", programs().display());
+    command.env("HOME", home.path()).env("PATH", path).env("COWORK_IDLE", "3");
+    let said = finish(command, Vec::new());
+    let expected = "without: cowork: no daemon runs\nended: 0\n/run/cowork/api.sock\ncowork\n";
+    assert_eq!((said.text(), said.err.as_str()), (expected, ""), "it left nothing elsewhere");
 }
