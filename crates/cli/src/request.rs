@@ -441,7 +441,8 @@ struct Judge {
 impl Judge {
     fn new(consent: Consent) -> Self {
         let state = cowork_client::places::state_folder().ok();
-        Self { places: Places::find(state.as_deref()), consent }
+        let runtimes = cowork_client::places::runtime_folders();
+        Self { places: Places::find(state.as_deref(), &runtimes), consent }
     }
 
     fn check(&self, folder: &Folder, access: Access) -> Result<(), Failure> {

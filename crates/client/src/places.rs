@@ -79,6 +79,18 @@ pub fn runtime_folder() -> Result<PathBuf, PlaceError> {
     Ok(path)
 }
 
+/// Every folder in which a program of this user may look for the daemon's socket: the one that it
+/// looks in here, and those that are there and count in another environment, such as a timer's.
+pub fn runtime_folders() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let found = Found::look(user);
+    let session = found.session.as_deref().map(|session| session.join("cowork"));
+    let elsewhere = session.into_iter().chain(usual(user));
+    let elsewhere = elsewhere.filter(|path| path.is_absolute() && rustix::fs::lstat(path).is_ok());
+    let elsewhere: Vec<PathBuf> = elsewhere.collect();
+    choose(found, user).into_iter().chain(elsewhere).collect()
+}
+
 /// The daemon's socket in a runtime folder.
 pub fn socket_in(runtime: &Path) -> PathBuf {
     runtime.join(SOCKET)

@@ -81,7 +81,7 @@ async fn serve(settings: Settings, folders: Folders) -> Result<(), Trouble> {
         Pump::start().map_err(|error| Trouble::host("cannot start the pump of output", error))?;
     let listeners = http::Listeners::bind(&settings, &folders)?;
     let daemon = Arc::new(Daemon {
-        places: Places::find(Some(&folders.state)),
+        places: Places::find(Some(&folders.state), &cowork_client::places::runtime_folders()),
         secrets: Secrets::new(&folders.state),
         settings,
         folders,

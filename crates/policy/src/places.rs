@@ -1,7 +1,7 @@
 //! Places on the host whose grant gives away more than a project.
 //!
 //! A verdict is a sentence for the user, who may mean it all the same. Pure: the caller says where
-//! the user's home and cowork's state lie, by every name they have.
+//! the user's home and cowork's own folders lie, by every name they have.
 //!
 //! A folder with cowork's own programs is like any other as long as nobody can change them: they run
 //! outside of every session. Where changes are judged one by one, rules refuse those of the programs
@@ -19,6 +19,8 @@ pub struct KnownPlaces {
     pub homes: Vec<PathBuf>,
     /// The folder that cowork keeps its own state in, likewise.
     pub states: Vec<PathBuf>,
+    /// Folders in which the user's programs look for the socket of cowork's daemon, likewise.
+    pub runtimes: Vec<PathBuf>,
 }
 
 /// Folders below a home that hold keys, tokens or passwords, and whose they are.
@@ -103,6 +105,12 @@ pub fn sensitive(path: &Path, known: &KnownPlaces) -> Option<String> {
     if known.states.iter().any(|state| state.starts_with(path) || path.starts_with(state)) {
         return Some(format!("`{shown}` holds cowork's own state: the record of all sessions"));
     }
+    // Whoever can put a socket there is spoken to in the daemon's place, secrets included.
+    let leads_to = |place: &&PathBuf| place.starts_with(path) || path.starts_with(place);
+    if let Some(runtime) = known.runtimes.iter().find(leads_to) {
+        let place = runtime.display();
+        return Some(format!("`{shown}` gives access to `{place}`: the socket of cowork's daemon"));
+    }
     for home in &known.homes {
         for (store, what) in STORES {
             let store = home.join(store);
@@ -186,6 +194,7 @@ mod tests {
         let known = KnownPlaces {
             homes: vec!["/home/ada".into(), "/srv/homes/ada".into()],
             states: vec!["/home/ada/.local/state/cowork".into()],
+            runtimes: vec!["/run/user/1000/cowork".into(), "/tmp/cowork-1000".into()],
         };
         sensitive(Path::new(path), &known)
     }
@@ -218,6 +227,10 @@ mod tests {
             "/etc/ssl",
             "/var",
             "/run/user/1000",
+            "/run/user/1000/cowork",
+            "/tmp",
+            "/tmp/cowork-1000",
+            "/tmp/cowork-1000/deeper",
         ];
         for place in places {
             assert!(verdict(place).is_some(), "{place}");
@@ -237,6 +250,7 @@ mod tests {
             "/home/ada/.local/state/coworker",
             "/srv/www",
             "/tmp/x",
+            "/tmp/cowork-10000",
             "/opt/data",
             "/home/bob/work",
         ];

@@ -34,14 +34,20 @@ pub struct Places {
 }
 
 impl Places {
-    /// Finds the user's home, and cowork's own programs. `state` is the folder that cowork keeps its own state in.
-    pub fn find(state: Option<&Path>) -> Self {
+    /// Finds the user's home, and cowork's own programs.
+    /// `state` is the folder that cowork keeps its own state in; in `runtimes` its socket is looked for.
+    pub fn find(state: Option<&Path>, runtimes: &[PathBuf]) -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         let home = home.or_else(home_by_id);
-        let both = |path: Option<&Path>| {
+        let both = |path: Option<&Path>| -> Vec<PathBuf> {
             path.into_iter().flat_map(|path| [path.to_path_buf(), resolve(path)]).collect()
         };
-        let known = KnownPlaces { homes: both(home.as_deref()), states: both(state) };
+        let all = |paths: &[PathBuf]| paths.iter().flat_map(|path| both(Some(path))).collect();
+        let known = KnownPlaces {
+            homes: both(home.as_deref()),
+            states: both(state),
+            runtimes: all(runtimes),
+        };
         let own = std::env::current_exe().ok();
         let programs = own.and_then(|own| own.parent().map(resolve));
         let links = programs.as_deref().map(find_links).unwrap_or_default();

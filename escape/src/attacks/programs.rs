@@ -1,13 +1,15 @@
 //! Cowork's own programs in a folder that a session may change: they run outside of every session.
 //!
 //! The programs lie in the writable folder, as after a build in a repository, and the session is
-//! made by them. Winning is that the host runs something else under the name of one.
+//! made by them. Winning is that the host runs something else under the name of one. The socket that
+//! they are spoken to by can lie in such a folder, too: there winning is that it leads elsewhere.
 
-use crate::attack::{Attack, layer};
+use crate::attack::{Attack, Launch, layer};
 use crate::scene::{Lost, Outcome, Scene, YARD};
 use crate::stage::{Shot, Stage};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 
 const CLASS: &str = "programs";
 const FOLDER: &str = "mnt/yard/tools/release";
@@ -15,6 +17,9 @@ const FOLDER: &str = "mnt/yard/tools/release";
 const NEEDED: [&str; 3] = ["cowork", "cowork-keeper", "cowork-init"];
 /// The one that is attacked. Its place is taken by a script, as nobody runs it here.
 const AIM: &str = "coworkd";
+
+/// The daemon's runtime folder.
+const RUNTIME: &str = "mnt/yard/run";
 
 const REFUSED: &[(&str, &str)] = &[
     ("EACCES", layer::BROKER),
@@ -58,7 +63,44 @@ pub(crate) const TABLE: &[Attack] = &[
         std::os::unix::fs::symlink("tools/release", &link)?;
         write(scene, &format!("{link}/{AIM}"))
     }),
+    Attack::new(CLASS, "program.socket-replaced", replace_socket, REFUSED)
+        .options(&["--no-daemon"])
+        .launched(Launch::With(|stage, command| {
+            command.env("COWORK_RUNTIME_DIR", stage.path(RUNTIME));
+        }))
+        .prepared(make_socket)
+        .judged(leads_elsewhere),
 ];
+
+fn socket(runtime: &Path) -> PathBuf {
+    runtime.join("api.sock")
+}
+
+/// Leads whoever asks the daemon to another socket, whose name is the run's token.
+fn replace_socket(scene: &Scene) -> Outcome {
+    let socket = socket(&Path::new(YARD).join("run"));
+    std::fs::remove_file(&socket)?;
+    std::os::unix::fs::symlink(scene.token()?, &socket)?;
+    Ok("replaced".into())
+}
+
+/// Makes the daemon's socket anew.
+fn make_socket(stage: &Stage, _token: &str) -> Result<(), Lost> {
+    let runtime = stage.path(RUNTIME);
+    std::fs::create_dir_all(&runtime)?;
+    drop(std::fs::remove_file(socket(&runtime)));
+    drop(UnixListener::bind(socket(&runtime))?);
+    for path in [&socket(&runtime), &runtime] {
+        give(stage, path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+fn leads_elsewhere(stage: &Stage, shot: &Shot) -> Option<String> {
+    let leads_to = std::fs::read_link(socket(&stage.path(RUNTIME))).ok()?;
+    (leads_to == Path::new(&shot.token)).then(|| "the daemon's socket is another one".to_owned())
+}
 
 fn in_folder(folder: &str, name: &str) -> String {
     format!("{YARD}/tools/{folder}/{name}")

@@ -54,7 +54,9 @@ impl Place {
 
     fn fill(&self, text: &str) -> String {
         let show = |path: &Path| path.to_str().expect("test folders are text").to_owned();
+        let runtime = self.person.home().join(".run");
         let text = text.replace("{state}", &show(&self.person.state()));
+        let text = text.replace("{runtime}", &show(&runtime));
         text.replace("{home}", &show(self.home.path())).replace("{work}", &show(self.work.path()))
     }
 
@@ -128,6 +130,11 @@ fn folders_that_cannot_be_granted(person: Person) {
             "{state}/sessions",
             "cowork: `{state}/sessions` holds cowork's own state: the record of \
              all sessions\n  hint: grant a folder inside it, or mean it with `--force`\n",
+        ),
+        (
+            "{runtime}",
+            "cowork: `{runtime}` gives access to `{runtime}`: the socket of cowork's daemon\n  \
+             hint: grant a folder inside it, or mean it with `--force`\n",
         ),
         (
             "deep/outputs",

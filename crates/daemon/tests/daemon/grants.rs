@@ -259,6 +259,7 @@ fn sensitive_places_need_to_be_meant(person: Person) {
         home.join(".ssh"),
         state.clone(),
         state.join("sessions"),
+        site.runtime().to_path_buf(),
         home.parent().expect("it has one").to_path_buf(),
     ];
     for place in &places {
