@@ -1,7 +1,7 @@
 //! Places on the host whose grant gives away more than a project.
 //!
 //! A verdict is a sentence for the user, who may mean it all the same. Pure: the caller says where
-//! the user's home and cowork's own folders lie, by every name they have.
+//! homes and cowork's own folders lie, by every name they have.
 //!
 //! A folder with cowork's own programs is like any other as long as nobody can change them: they run
 //! outside of every session. Where changes are judged one by one, rules refuse those of the programs
@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub struct KnownPlaces {
     /// The user's home, as it is named and as it really lies.
     pub homes: Vec<PathBuf>,
+    /// Homes of other people, if this user can open them.
+    pub others: Vec<PathBuf>,
     /// The folder that cowork keeps its own state in, likewise.
     pub states: Vec<PathBuf>,
     /// Folders in which the user's programs look for the socket of cowork's daemon, likewise.
@@ -102,6 +104,18 @@ pub fn sensitive(path: &Path, known: &KnownPlaces) -> Option<String> {
     if known.homes.iter().any(|home| home.starts_with(path)) {
         return Some(format!("`{shown}` contains your home, with every key and password in it"));
     }
+    if known.others.iter().any(|home| home == path) {
+        return Some(format!("`{shown}` is somebody's home, with every key and password in it"));
+    }
+    if let Some(home) = known.others.iter().find(|home| home.starts_with(path)) {
+        let home = home.display();
+        return Some(format!("`{shown}` contains `{home}`, somebody's home with every key in it"));
+    }
+    if path == Path::new("/home") {
+        return Some(
+            "`/home` is where people's homes are, with their keys and passwords".to_owned(),
+        );
+    }
     if known.states.iter().any(|state| state.starts_with(path) || path.starts_with(state)) {
         return Some(format!("`{shown}` holds cowork's own state: the record of all sessions"));
     }
@@ -111,7 +125,7 @@ pub fn sensitive(path: &Path, known: &KnownPlaces) -> Option<String> {
         let place = runtime.display();
         return Some(format!("`{shown}` gives access to `{place}`: the socket of cowork's daemon"));
     }
-    for home in &known.homes {
+    for home in known.homes.iter().chain(&known.others) {
         for (store, what) in STORES {
             let store = home.join(store);
             if store.starts_with(path) || path.starts_with(&store) {
@@ -193,6 +207,7 @@ mod tests {
     fn verdict(path: &str) -> Option<String> {
         let known = KnownPlaces {
             homes: vec!["/home/ada".into(), "/srv/homes/ada".into()],
+            others: vec!["/srv/people/bob".into(), "/var/lib/carol".into()],
             states: vec!["/home/ada/.local/state/cowork".into()],
             runtimes: vec!["/run/user/1000/cowork".into(), "/tmp/cowork-1000".into()],
         };
@@ -231,6 +246,12 @@ mod tests {
             "/tmp",
             "/tmp/cowork-1000",
             "/tmp/cowork-1000/deeper",
+            "/srv/people",
+            "/srv/people/bob",
+            "/srv/people/bob/.ssh",
+            "/srv/people/bob/.config",
+            "/var/lib/carol",
+            "/var/lib/carol/work",
         ];
         for place in places {
             assert!(verdict(place).is_some(), "{place}");
@@ -251,6 +272,8 @@ mod tests {
             "/srv/www",
             "/tmp/x",
             "/tmp/cowork-10000",
+            "/srv/people/bob/work",
+            "/srv/people/bobby",
             "/opt/data",
             "/home/bob/work",
         ];

@@ -34,7 +34,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Finds the user's home, and cowork's own programs.
+    /// Finds the user's home, those of other people if this is root, and cowork's own programs.
     /// `state` is the folder that cowork keeps its own state in; in `runtimes` its socket is looked for.
     pub fn find(state: Option<&Path>, runtimes: &[PathBuf]) -> Self {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
@@ -43,11 +43,12 @@ impl Places {
             path.into_iter().flat_map(|path| [path.to_path_buf(), resolve(path)]).collect()
         };
         let all = |paths: &[PathBuf]| paths.iter().flat_map(|path| both(Some(path))).collect();
-        let known = KnownPlaces {
-            homes: both(home.as_deref()),
-            states: both(state),
-            runtimes: all(runtimes),
-        };
+        let homes: Vec<PathBuf> = both(home.as_deref());
+        let mut others = homes_of_people();
+        others.retain(|other| identity(other).is_some());
+        let mut others: Vec<PathBuf> = all(&others);
+        others.retain(|other| !homes.contains(other));
+        let known = KnownPlaces { homes, others, states: both(state), runtimes: all(runtimes) };
         let own = std::env::current_exe().ok();
         let programs = own.and_then(|own| own.parent().map(resolve));
         let links = programs.as_deref().map(find_links).unwrap_or_default();
@@ -174,11 +175,59 @@ fn home_by_id() -> Option<PathBuf> {
     fields.find_map(|mut user| (user.nth(2)? == own).then(|| user.nth(2).map(PathBuf::from))?)
 }
 
+/// The homes of all people, for root, who can open them; of nobody for anybody else.
+fn homes_of_people() -> Vec<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let users = std::fs::read("/etc/passwd").unwrap_or_default();
+    homes_in(&String::from_utf8_lossy(&users))
+}
+
+/// The homes of all people in a list of users: root, and ids that are no service's.
+fn homes_in(users: &str) -> Vec<PathBuf> {
+    /// The first id that is given to a person (login.defs).
+    const FIRST: u32 = 1000;
+    /// Nobody's, whose home is no folder of anybody.
+    const NOBODY: u32 = 65_534;
+    let home = |line: &str| {
+        let mut fields = line.split(':');
+        let user: u32 = fields.nth(2)?.parse().ok()?;
+        let home = Path::new(fields.nth(2)?);
+        let is_person = user == 0 || (user >= FIRST && user != NOBODY);
+        (is_person && home.is_absolute() && home != Path::new("/")).then(|| home.to_path_buf())
+    };
+    users.lines().filter_map(home).collect()
+}
+
 /// Where a path leads now, free of symbolic links; what does not exist stays as it is named.
 fn resolve(path: &Path) -> PathBuf {
     match (Folder::open(path), path.parent(), path.file_name()) {
         (Ok(folder), ..) => folder.path().to_path_buf(),
         (Err(_), Some(parent), Some(name)) => resolve(parent).join(name),
         (Err(_), ..) => path.to_path_buf(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::homes_in;
+    use std::path::PathBuf;
+
+    #[test]
+    fn homes_are_those_of_people() {
+        let users = "root:x:0:0:root:/root:/bin/bash\n\
+                     daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n\
+                     www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n\
+                     nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n\
+                     ada:x:1000:1000:Ada,,,:/home/ada:/bin/bash\n\
+                     bob:x:70000:100::/srv/homes/bob:/bin/sh\n\
+                     top:x:1001:1001::/:/bin/sh\n\
+                     relative:x:1002:1002::home:/bin/sh\n\
+                     none:x:1003:1003:::\n\
+                     odd:x:many:1:::/home/odd:\n\
+                     short:x:1004\n\n+::::::\n";
+        let found = homes_in(users);
+        assert_eq!(found, ["/root", "/home/ada", "/srv/homes/bob"].map(PathBuf::from));
     }
 }

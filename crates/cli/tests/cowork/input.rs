@@ -1,7 +1,7 @@
 //! What bad input is told: a sentence that says what is wrong, what to do about it, and the code.
 
-use crate::support::{Ran, cowork, finish, for_everyone, listing, traces};
-use cowork_testbed::{Folder, Person};
+use crate::support::{Ran, cowork, finish, for_everyone, listing, need, traces};
+use cowork_testbed::{Folder, Person, programs};
 use std::path::Path;
 
 for_everyone!(
@@ -303,6 +303,39 @@ fn homes_behind_links_are_still_homes(person: Person) {
     let said = finish(command, Vec::new());
     let refused = said.code == 125 && said.err.contains("contains your home");
     assert!(refused, "{grant} was granted: {said:?}");
+}
+
+/// Root can open what is other people's.
+#[test]
+fn homes_of_other_people_are_homes_to_root() {
+    need("unshare", "util-linux");
+    let (place, other) = (Place::new(Person::Root), Folder::new(Person::User, "other"));
+    let key = other.write(".ssh/id_secret", "somebody's key");
+    other.write("project/file", "text\n");
+    let home = other.path().to_str().expect("test folders are text");
+    let users = format!("root:x:0:0::/root:/bin/sh\nada:x:54321:54321::{home}:/bin/sh\n");
+    let users = place.work.write("users", users);
+    let grant = |folder: &str, options: &[&str], line: &str| {
+        let mut command = Person::Root.command("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+        command.arg("mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"").arg("sh");
+        command.arg(&users).arg(programs().join("cowork"));
+        command.args(["run", "--no-daemon", "--grant", &format!("{folder}:ro=other")]);
+        command.args(options).args(["--", "sh", "-c", line]);
+        command.current_dir(place.work.path()).env("HOME", place.home.path());
+        finish(command, Vec::new())
+    };
+    for (folder, reason) in [
+        (home.to_owned(), "is somebody's home, with every key and password in it"),
+        (format!("{home}/.ssh"), "SSH keys"),
+        ("/home".to_owned(), "is where people's homes are"),
+    ] {
+        let said = grant(&folder, &[], "true");
+        assert!(said.code == 125 && said.err.contains(reason), "{folder} was granted: {said:?}");
+    }
+    assert_eq!(grant(&format!("{home}/project"), &[], "cat mnt/other/file").good(), "text\n");
+    let forced = grant(&format!("{home}/.ssh"), &["--force"], "cat mnt/other/id_secret");
+    assert_eq!(forced.done(), std::fs::read_to_string(key).expect("it is there"));
 }
 
 fn options_that_mean_nothing(person: Person) {
