@@ -17,6 +17,12 @@ const SYS: &str = "crates/sys/src";
 /// calls does not offer.
 const UNSAFE_IN: [&str; 2] = [SYS, "escape"];
 
+/// The daemon, and the only file of it that starts a process: the keeper.
+const DAEMON: &str = "crates/daemon/src";
+const STARTS_THE_KEEPER: &str = "crates/daemon/src/engine.rs";
+/// Calls that make a process of this one, and functions of ours that start a program.
+const STARTS: [&str; 6] = ["fork", "vfork", "clone3", "posix_spawn", "start_program", "CommandExt"];
+
 /// Parts of names that say nothing.
 const EMPTY_NAMES: [&str; 3] = ["Manager", "Helper", "Util"];
 
@@ -38,6 +44,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
         findings.extend(unsafe_words(&file.path, views));
         findings.extend(forbids_unsafe(&file.path, views));
         findings.extend(empty_names(&file.path, views));
+        findings.extend(starts_of_processes(&file.path, views));
         findings.extend(promises(&file.path, &views.comments));
         if !tests.contains(&file.path) && !is_integration_test(&file.path) {
             findings.extend(length(file, views));
@@ -103,6 +110,30 @@ fn forbids_unsafe(path: &Path, views: &Views) -> Option<Finding> {
     let forbids = views.code.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
     let sentence = "is the root of a crate and does not say `#![forbid(unsafe_code)]`";
     (!forbids).then(|| Finding::line(path, 0, sentence))
+}
+
+/// The daemon has threads, and what a copy of it would hold is not to be known: it never forks.
+fn starts_of_processes(path: &Path, views: &Views) -> Vec<Finding> {
+    if !path.starts_with(DAEMON) {
+        return Vec::new();
+    }
+    let tests: BTreeSet<usize> = views.test_lines().into_iter().collect();
+    let lines: Vec<(usize, &str)> =
+        views.code.lines().enumerate().filter(|(number, _)| !tests.contains(number)).collect();
+    let sentence = "the daemon starts the keeper and no other process";
+    let starts = lines.iter().filter(|(_, line)| words(line).any(|word| STARTS.contains(&word)));
+    let mut findings: Vec<_> =
+        starts.map(|(number, _)| Finding::line(path, *number, sentence)).collect();
+    // As names of modules are broken over lines.
+    let code: String = lines.iter().flat_map(|(_, line)| line.split_whitespace()).collect();
+    let mut imports = code.split("process::{").skip(1).filter_map(|rest| rest.split('}').next());
+    let imported = imports.any(|names| names.split(',').any(|name| name.starts_with("Command")));
+    let launches = path != Path::new(STARTS_THE_KEEPER) && code.contains("Link::launch");
+    if imported || launches || code.contains("process::Command") || code.contains("client::Keeper")
+    {
+        findings.push(Finding::file(path, sentence));
+    }
+    findings
 }
 
 fn empty_names(path: &Path, views: &Views) -> Vec<Finding> {
@@ -196,6 +227,30 @@ mod tests {
             expect(&[file(path, text)], &[&format!("{path}:1: {said}")]);
         }
         expect(&[file("crates/api/src/plan.rs", text), file("escape/src/main.rs", text)], &[]);
+    }
+
+    #[test]
+    fn the_daemon_starts_the_keeper_and_nothing_else() {
+        let said = "the daemon starts the keeper and no other process";
+        let path = "crates/daemon/src/session/mod.rs";
+        for code in [
+            "use std::process::Command;",
+            "use std::process::{ExitCode, Command};",
+            "use tokio::process::{\n    Child,\n    Command,\n};",
+            "fn f() { std::process::Command::new(a); }",
+            "fn f() { cowork_sandbox::client::Link::launch(a); }",
+            "use cowork_sandbox::client::Keeper;",
+        ] {
+            let text = format!("//! Doc.\n{code}\n");
+            expect(&[file(path, text.as_str())], &[&format!("{path}: {said}")]);
+            expect(&[file("crates/sandbox/src/client/link.rs", text)], &[]);
+        }
+        let text = "//! Doc.\nfn f() {\n    cowork_sys::fork(a);\n}\n";
+        expect(&[file(path, text)], &[&format!("{path}:3: {said}")]);
+        let engine = "//! Doc.\n// It could fork.\nfn f() { client::Link::launch(a); }\n\
+                      use std::process::ExitCode;\nuse cowork_client::types::Command;\n\
+                      #[cfg(test)]\nmod tests {\n    use std::process::Command;\n}\n";
+        expect(&[file("crates/daemon/src/engine.rs", engine)], &[]);
     }
 
     #[test]
