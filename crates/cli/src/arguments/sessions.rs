@@ -189,6 +189,11 @@ pub(crate) struct Delete {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Limits are changed while the session runs. Those that no cgroup keeps (that on \
+                        open files; without cgroups of one's own, those on processes and memory too) \
+                        only root can raise then: stop the session, change the limit, and start it."
+)]
 pub(crate) struct Set {
     /// The session
     #[arg(value_name = "SESSION")]

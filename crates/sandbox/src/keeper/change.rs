@@ -101,7 +101,7 @@ fn raise_first(init: i32, old: &[OfProcess], new: &[OfProcess]) -> Result<(), Fa
                     limits::name(new_one.kind)
                 ),
                 errno: errno.raw_os_error(),
-                hint: "stop and start the session".into(),
+                hint: "stop the session, change the limit, and start it".into(),
             });
         }
     }

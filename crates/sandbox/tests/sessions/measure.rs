@@ -231,7 +231,7 @@ fn open_files_are_raised_by_whoever_may_and_refused_to_others() {
         } else {
             let refused = changed.expect_err("it may not");
             assert_eq!(refused.code, FailureCode::LimitUnenforceable);
-            assert_eq!(refused.hint, "stop and start the session");
+            assert_eq!(refused.hint, "stop the session, change the limit, and start it");
             ("200", 200)
         };
         shell.say("ulimit -Hn; ulimit -Sn");
@@ -261,7 +261,7 @@ fn a_user_is_told_that_a_limit_cannot_be_raised_and_nothing_changes() {
             raise(&mut wanted);
             let refused = set(&mut keeper, &room, wanted).expect_err("a user cannot");
             assert_eq!(refused.code, FailureCode::LimitUnenforceable, "{refused:?}");
-            assert_eq!(refused.hint, "stop and start the session");
+            assert_eq!(refused.hint, "stop the session, change the limit, and start it");
         }
         assert_eq!(reach(&mut room), (200, 58));
         let said =

@@ -145,8 +145,8 @@ fn raised(desk: &Desk, id: &str) {
         return;
     }
     let sentence = "cowork: the limit on processes cannot be raised while the session runs\n  \
-                    because: Operation not permitted (os error 1)\n  hint: stop and start the \
-                    session\n";
+                    because: Operation not permitted (os error 1)\n  hint: stop the session, \
+                    change the limit, and start it\n";
     desk.refused(&arguments, 1, sentence);
     assert_eq!(limit(desk, id, "processes")["value"], "20", "nothing has changed");
     desk.good(&["stop", id]);
