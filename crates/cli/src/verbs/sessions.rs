@@ -10,10 +10,14 @@ use crate::show::table::{Cell, Colour, Table, Tone};
 use crate::show::{self, progress, units};
 use cowork_client::http::{Client, Method, Request};
 use cowork_client::types::{
-    Access, Labels, Network, NetworkChange, Otherwise, Session, SessionChange, State, WantedLimits,
+    Access, Labels, Network, NetworkChange, Otherwise, Raw, Session, SessionChange, State,
+    WantedLimits,
 };
 use cowork_client::uri::Query;
 use serde_json::json;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// `cowork new`.
@@ -159,15 +163,75 @@ impl From<bool> for Keep {
     }
 }
 
-/// Removes one session.
+/// Removes one session, and says what becomes of what it left in `mnt/outputs`.
 pub(crate) fn remove_one(client: &mut Client, id: &str, keep: Keep) -> Result<(), Failure> {
+    let session: Session = client.get(target(id, ""))?;
+    let left = Left::in_outputs(&session);
     let mut query = Query::new(target(id, ""));
     if keep == Keep::Outputs {
         query = query.with("outputs", "keep");
     }
     let request = Request::new(Method::Delete, query);
     progress::during("removing the session", || client.call(&request))?;
+    if let Some(left) = left {
+        note(&left.fate(keep));
+    }
     Ok(())
+}
+
+/// What a session leaves in `mnt/outputs`, in a folder of cowork's.
+struct Left {
+    folder: PathBuf,
+    files: usize,
+}
+
+impl Left {
+    /// Nothing if there is none, or if the folder is the user's own, which is not removed.
+    fn in_outputs(session: &Session) -> Option<Self> {
+        let place = |raw: &Option<Raw>| {
+            raw.as_ref().and_then(Raw::bytes).map(OsString::from_vec).map(PathBuf::from)
+        };
+        let (folder, beside) = (place(&session.outputs)?, place(&session.uploads)?);
+        let files = (folder.parent() == beside.parent()).then(|| count_files(&folder))?;
+        (files > 0).then_some(Self { folder, files })
+    }
+
+    fn fate(&self, keep: Keep) -> String {
+        let more = if self.files == MOST_COUNTED { "at least " } else { "" };
+        let files = units::count(self.files, "file", "files");
+        match keep {
+            Keep::Outputs => {
+                format!("{more}{files} of mnt/outputs kept in `{}`", self.folder.display())
+            }
+            Keep::Nothing => format!(
+                "{more}{files} of mnt/outputs removed with the session: `--keep-outputs` keeps them"
+            ),
+        }
+    }
+}
+
+/// How many files are counted at most: a session can make more than anybody waits for.
+const MOST_COUNTED: usize = 10_000;
+
+/// How many files are in a folder and those below it; links are files.
+fn count_files(folder: &Path) -> usize {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut seen = 0;
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        // What cannot be read is removed or kept all the same.
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            seen += 1;
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => files += 1,
+            }
+            if files == MOST_COUNTED || seen == 4 * MOST_COUNTED {
+                return files;
+            }
+        }
+    }
+    files
 }
 
 /// `cowork set`.

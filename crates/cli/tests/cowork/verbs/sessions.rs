@@ -134,7 +134,10 @@ fn nothing_stays_of_a_session_that_is_removed(person: Person) {
     let found = asleep(&desk, "1000");
     let place = person.state().join("sessions").join(id);
     assert!(is_there(place.join("outputs/y")));
-    assert_eq!(desk.good(&["rm", id]), "");
+    let told =
+        "cowork: 1 file of mnt/outputs removed with the session: `--keep-outputs` keeps them\n";
+    let ran = desk.say(&["rm", id]);
+    assert_eq!((ran.code, ran.text(), ran.err.as_str()), (0, "", told));
     assert!(!found.iter().any(crate::support::Process::exists), "its processes have ended");
     until("its folder is gone", || !is_there(&place));
     assert!(!desk.ids().contains(id));
@@ -151,7 +154,9 @@ fn outputs_stay_if_they_are_meant_to(person: Person) {
     desk.make(id, &[]);
     desk.sh(id, "echo secret > file; echo report > mnt/outputs/report").good();
     let outputs = text(&desk.json(&["status", "--json", id])["outputs"]);
-    assert_eq!(desk.good(&["rm", "--keep-outputs", id]), "");
+    let ran = desk.say(&["rm", "--keep-outputs", id]);
+    let told = format!("cowork: 1 file of mnt/outputs kept in `{outputs}`\n");
+    assert_eq!((ran.code, ran.text(), ran.err.as_str()), (0, "", told.as_str()));
     let report = std::fs::read_to_string(format!("{outputs}/report"));
     assert_eq!(report.ok().as_deref(), Some("report\n"));
     let place = person.state().join("sessions").join(id);
