@@ -5,6 +5,7 @@
 
 use crate::arrival::reset;
 use crate::capture::accept;
+use crate::flow::Flow;
 use crate::house::House;
 use crate::relay::{Passage, relay};
 use bytes::Bytes;
@@ -55,6 +56,20 @@ enum Supply {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records the end of a connection, also of one that is let go of with its port.
+struct Ends<'a> {
+    house: &'a House,
+    flow: &'a Flow,
+    target: &'a Target,
+    how: String,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.house.office.ended(self.flow, self.target, None, &self.how);
+    }
 }
 
 impl Published {
@@ -116,6 +131,7 @@ impl Published {
         let target =
             Target { host, port: inside, via: Via::Published, listener, ..Target::default() };
         flow.state().target = target.clone();
+        let mut ends = Ends { house, flow: &flow, target: &target, how: "unpublished".into() };
         let connect = async {
             let socket = std::net::TcpStream::from(self.take(house).await);
             socket.set_nonblocking(true)?;
@@ -126,17 +142,18 @@ impl Published {
             Ok(Ok(inner)) => inner,
             Ok(Err(error)) => {
                 reset(&outer);
-                return house.office.ended(&flow, &target, None, &format!("error: {error}"));
+                ends.how = format!("error: {error}");
+                return;
             }
             Err(_elapsed) => {
                 reset(&outer);
-                return house.office.ended(&flow, &target, None, "error: no way in");
+                "error: no way in".clone_into(&mut ends.how);
+                return;
             }
         };
         cowork_sys::ignore(inner.set_nodelay(true));
         let passage = Passage { flow: &flow, quotas: &house.quotas, rule: None, name: None };
-        let end = relay(&inner, &outer, Bytes::new(), &passage).await;
-        house.office.ended(&flow, &target, None, &end.how());
+        ends.how = relay(&inner, &outer, Bytes::new(), &passage).await.how();
     }
 
     /// Waits for a socket that leads inwards.

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::network;
 use crate::show::table::{Cell, Colour, Table, Tone};
 use crate::show::{self, neutral, units};
+use cowork_api::egress::HOST_NAME;
 use cowork_client::http::{Client, Method, Request};
 use cowork_client::types::{
     HostTraffic, NamedRule, Network, NetworkExplanation, NetworkFlow, NetworkNotice,
@@ -20,6 +21,7 @@ use cowork_client::uri::{self, Query};
 use rustix::termios::isatty;
 use std::fs::File;
 use std::io::Write;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -269,11 +271,28 @@ fn flows(flows: &[NetworkFlow], colour: Colour) -> String {
     table.render(colour)
 }
 
+/// What went where: out of this machine, and to its own loopback.
 fn left(hosts: &[HostTraffic], colour: Colour) -> String {
-    if hosts.is_empty() {
-        return "Nothing left this machine\n".to_owned();
+    let (stayed, gone): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| is_here(&host.host));
+    let mut text = if gone.is_empty() {
+        "Nothing left this machine\n".to_owned()
+    } else {
+        went("LEFT THIS MACHINE", &gone, colour)
+    };
+    if !stayed.is_empty() {
+        text.push('\n');
+        text.push_str(&went("STAYED ON THIS MACHINE", &stayed, colour));
     }
-    let mut table = Table::new(["LEFT THIS MACHINE", "SENT", "RECEIVED", "REQUESTS"]);
+    text
+}
+
+/// Whether a host is this machine's own loopback.
+fn is_here(host: &str) -> bool {
+    host == HOST_NAME || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn went(title: &str, hosts: &[&HostTraffic], colour: Colour) -> String {
+    let mut table = Table::new([title, "SENT", "RECEIVED", "REQUESTS"]);
     let mut row = |host: &str, up: u64, down: u64, requests: u64| {
         let numbers = [units::bytes(up), units::bytes(down), requests.to_string()];
         let [up, down, requests] = numbers.map(Cell::from);
@@ -283,7 +302,9 @@ fn left(hosts: &[HostTraffic], colour: Colour) -> String {
         row(&host.host, host.up, host.down, host.requests);
     }
     if hosts.len() > 1 {
-        let sum = |of: fn(&HostTraffic) -> u64| hosts.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&HostTraffic) -> u64| {
+            hosts.iter().map(|host| of(host)).fold(0, u64::saturating_add)
+        };
         row("together", sum(|host| host.up), sum(|host| host.down), sum(|host| host.requests));
     }
     table.render(colour)
@@ -292,6 +313,8 @@ fn left(hosts: &[HostTraffic], colour: Colour) -> String {
 /// A host and its port.
 fn place(target: &NetworkTarget) -> String {
     match (target.port, target.host.contains(':')) {
+        // What is no request names nobody.
+        (0, _) if target.host.is_empty() => "-".to_owned(),
         // A question for a name is about no port.
         (0, _) => target.host.clone(),
         (port, true) => format!("[{}]:{port}", target.host),
@@ -337,6 +360,19 @@ mod tests {
         assert_eq!(place(&target("a.example", 443)), "a.example:443");
         assert_eq!(place(&target("::1", 80)), "[::1]:80");
         assert_eq!(place(&target("a.example", 0)), "a.example");
+        assert_eq!(place(&target("", 0)), "-");
+    }
+
+    #[test]
+    fn what_stays_on_the_machine_has_not_left_it() {
+        let host = |name: &str| HostTraffic { host: name.to_owned(), ..HostTraffic::default() };
+        let all = ["host.cowork.internal", "127.0.0.1", "a.example"].map(host);
+        let text = left(&all, Colour::Off);
+        let (left_it, stayed) = text.split_once("\nSTAYED ON THIS MACHINE").expect("two tables");
+        assert!(left_it.contains("a.example") && !stayed.contains("a.example"), "{text}");
+        assert!(stayed.contains("host.cowork.internal") && stayed.contains("127.0.0.1"), "{text}");
+        assert!(left(&all[..2], Colour::Off).starts_with("Nothing left this machine\n\nSTAYED"));
+        assert_eq!(left(&[], Colour::Off), "Nothing left this machine\n");
     }
 
     #[test]

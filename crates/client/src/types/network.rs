@@ -317,7 +317,7 @@ pub struct HostTraffic {
     pub up: u64,
     /// Bytes to the session.
     pub down: u64,
-    /// Connections and requests.
+    /// Requests, and connections that were not looked into.
     pub requests: u64,
 }
 
@@ -332,7 +332,8 @@ pub struct Traffic {
     pub noticed: Vec<NetworkNotice>,
     /// What flows now.
     pub flows: Vec<NetworkFlow>,
-    /// What went where, the most first.
+    /// What went where, the most first. What reached nobody is not in it, nor what came in by a
+    /// published port.
     pub hosts: Vec<HostTraffic>,
 }
 

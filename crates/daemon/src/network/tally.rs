@@ -52,7 +52,7 @@ impl Tally {
                     times: 1,
                 });
             }
-            "network.ended" => {
+            "network.ended" if went_out(&target, data) => {
                 let full = self.hosts.len() >= MAX_HOSTS && !self.hosts.contains_key(&target.host);
                 let name = if full { OTHERS.to_owned() } else { target.host };
                 let host = self.hosts.entry(name.clone()).or_default();
@@ -122,6 +122,12 @@ impl Tally {
     }
 }
 
+/// Whether something that has ended went from the session to a host. What reached nobody has no address,
+/// and neither has a connection whose requests were looked into: they are told themselves.
+fn went_out(target: &NetworkTarget, data: &Value) -> bool {
+    target.via != "published" && data.get("address").is_some_and(Value::is_string)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{MAX_HOSTS, MAX_NOTICED, MAX_REFUSED, OTHERS, Tally};
@@ -144,13 +150,41 @@ mod tests {
     }
 
     #[test]
+    fn what_went_to_a_host_is_counted_once() {
+        let mut tally = Tally::default();
+        let mut ended =
+            |target: serde_json::Value, request: u64, address: Option<&str>, up: u64| {
+                let data = json!({
+                    "target": target, "flow": 1, "request": request, "address": address, "up": up,
+                    "down": 1,
+                });
+                tally.take("network.ended", "", &data);
+            };
+        // Two requests in one connection that is looked into, and its own end.
+        ended(target("a.example"), 1, Some("192.0.2.1"), 10);
+        ended(target("a.example"), 2, Some("192.0.2.1"), 20);
+        ended(target("a.example"), 0, None, 0);
+        // A tunnel, one that reached nobody, and what came in by a port.
+        ended(target("b.example"), 0, Some("192.0.2.2"), 5);
+        ended(target("c.example"), 0, None, 0);
+        let published = json!({ "host": "127.0.0.1", "port": 3000, "via": "published" });
+        ended(published, 0, None, 50);
+        let hosts = tally.hosts().into_iter().map(|host| (host.host, host.up, host.requests));
+        let expected = [("a.example", 30, 2), ("b.example", 5, 1)];
+        assert_eq!(
+            hosts.collect::<Vec<_>>(),
+            expected.map(|(host, up, n)| (host.to_owned(), up, n))
+        );
+    }
+
+    #[test]
     fn a_session_cannot_grow_it_without_bound() {
         let mut tally = Tally::default();
         for index in 0..2 * MAX_HOSTS {
             let target = target(&format!("{index}.example"));
             let data = json!({ "target": target, "allowed": false, "code": "no-rule" });
             tally.take("network.decided", "", &data);
-            let data = json!({ "target": target, "up": 2, "down": 1 });
+            let data = json!({ "target": target, "address": "192.0.2.1", "up": 2, "down": 1 });
             tally.take("network.ended", "", &data);
             let data = json!({ "target": target, "code": "x", "sentence": "y" });
             tally.take("network.noticed", "", &data);

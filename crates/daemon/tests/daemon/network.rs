@@ -11,11 +11,12 @@ use cowork_client::types::{Network, NetworkExplanation, PublishedPort, Request, 
 use cowork_testbed::Person;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 
 for_everyone!(
     rules_hold_with_and_without_a_proxy,
+    what_went_where_is_counted_once,
     rules_change_while_it_runs,
     the_user_is_asked_about_a_host,
     a_way_out_that_is_killed_comes_again,
@@ -100,6 +101,24 @@ fn rules_hold_with_and_without_a_proxy(person: Person) {
     room.remove();
     until("the way out is gone", || !way_out.exists());
     site.verify();
+}
+
+/// Two requests in one connection that is looked into are two, and their connection is no third.
+fn what_went_where_is_counted_once(person: Person) {
+    let site = Site::new(person);
+    let server = Server::start();
+    let rule = json!({ "host": server.rule(), "methods": ["GET"], "paths": ["/path"] });
+    let room = site.room(&json!({ "network": { "rules": [rule] } }));
+    let url = server.url();
+    assert_eq!(room.run(&format!("{DIRECT} {url} {url}")).text(), [ANSWER; 2].concat());
+    let ended = || site.records(&[("type", "network.ended"), ("session", room.id())]);
+    until("the connection has ended", || ended().len() == 3);
+    let flows: BTreeSet<String> =
+        ended().iter().map(|record| record.data["flow"].to_string()).collect();
+    assert_eq!(flows.len(), 1, "it is one connection");
+    let hosts = traffic(room).hosts;
+    assert_eq!((hosts.len(), hosts[0].requests), (1, 2), "{hosts:?}");
+    assert!(hosts[0].down >= 2 * ANSWER.len() as u64, "{hosts:?}");
 }
 
 fn rules_change_while_it_runs(person: Person) {
@@ -398,6 +417,19 @@ fn a_port_is_published_and_let_go_of(person: Person) {
         assert!(get(published.outside).expect("it is reached").contains("inner"));
     }
     assert_eq!(network(room).published, [published]);
+    // Each is in the record, with its bytes, and none of them counts as having gone out.
+    let ended = || site.records(&[("type", "network.ended"), ("session", room.id())]);
+    until("every connection is recorded", || ended().len() == 20);
+    for record in ended() {
+        let data = record.data;
+        assert_eq!(data["target"]["via"], "published", "{data}");
+        assert_eq!(data["target"]["port"], 8765, "{data}");
+        assert_eq!(data["listener"], published.outside, "{data}");
+        let bytes = |way: &str| data[way].as_u64().expect("it is a number");
+        assert_eq!(bytes("down"), "GET /file HTTP/1.0\r\n\r\n".len() as u64, "{data}");
+        assert!(bytes("up") > "inner\n".len() as u64, "{data}");
+    }
+    assert_eq!(traffic(room).hosts, []);
     // It is published again by a process that is started again.
     egress(room).signal(Signal::KILL);
     until("it is reached again", || {

@@ -1,7 +1,7 @@
 //! Ports of the session at the host's loopback.
 
 use crate::session::{Session, echo, expect_echo, reach, rules};
-use cowork_api::egress::{FromEgress, Socket, ToEgress};
+use cowork_api::egress::{FromEgress, Record, Socket, ToEgress, Via, What};
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io::Read;
@@ -46,6 +46,12 @@ fn a_published_port_leads_inside_until_it_is_let_go() {
     let ended = one.read(&mut [0; 8]);
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     assert!(std::net::TcpStream::connect(("127.0.0.1", outside)).is_err());
+    session.wait(|message| match message {
+        FromEgress::Record(Record { what: What::Ended { target, how, .. }, .. }) => {
+            (target.via == Via::Published && how == "unpublished").then_some(())
+        }
+        _ => None,
+    });
 }
 
 #[test]

@@ -302,8 +302,9 @@ fn what_left_this_machine_is_counted(person: Person) {
         up.is_some_and(|bytes| (300_000..400_000).contains(&bytes))
     });
     let view = desk.good(&["net", id]);
-    let (_, left) = view.split_once("\nLEFT THIS MACHINE ").expect(&view);
-    let line = left.lines().find(|line| line.starts_with(HOST)).expect(&view);
+    assert!(view.contains("\nNothing left this machine\n"), "{view}");
+    let (_, stayed) = view.split_once("\nSTAYED ON THIS MACHINE ").expect(&view);
+    let line = stayed.lines().find(|line| line.starts_with(HOST)).expect(&view);
     assert!(line.contains("K "), "{line}");
     // What flows is shown while it does.
     let held = format!(
