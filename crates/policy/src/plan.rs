@@ -327,7 +327,7 @@ fn root(host: &HostSystem) -> Vec<wire::RootStep> {
 
 /// Names of `/etc` below which programs look for the authorities that they trust, in the order in
 /// which the host's own are taken from them. In a session they are links to one place.
-const CERTIFICATES: [&str; 2] = ["ssl/certs", "pki/tls/certs"];
+pub const CERTIFICATES: [&str; 2] = ["ssl/certs", "pki/tls/certs"];
 
 /// Where the host's certificates are.
 const HOST_CERTIFICATES: &str = "/etc/ssl/certs.host";

@@ -3,15 +3,17 @@
 //!
 //! `/etc/ssl/certs` of a session leads to `certs` in the folder it is told about itself in. That is
 //! a link to the host's certificates, or a folder in its place with the same and the session's own
-//! authority: as one file, by its hash for OpenSSL, as a key store for Java, and as a policy for
-//! Chromium. It is made aside
-//! and changed places with, so that a program finds the one or the other whole.
+//! authority: as one file, by both names that such files have, by its hash for OpenSSL, as a key store
+//! for Java, and as a policy for Chromium. It is made aside and changed places with, so that a program
+//! finds the one or the other whole.
 
 use super::subject::hash_of;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cowork_policy::plan::CERTIFICATES;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -20,6 +22,10 @@ use std::sync::OnceLock;
 const OF_HOST: &str = "/etc/ssl/certs.host";
 /// The file with all authorities, within the folder.
 pub(crate) const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// What that file is called: by Debian and its likes, and by Fedora and its likes.
+const ALL: [&str; 2] = ["ca-certificates.crt", "ca-bundle.crt"];
+/// What else of the folder is made for a session, and not taken from the host.
+const MADE: [&str; 3] = ["java", "cowork.pem", "policies"];
 /// Where hosts keep that file.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -35,7 +41,7 @@ struct Host {
     pem: Vec<u8>,
     der: Vec<Vec<u8>>,
     /// What else is in its folder of certificates.
-    names: Vec<std::ffi::OsString>,
+    names: Vec<OsString>,
 }
 
 /// Read once: a host that changes its authorities restarts its daemon.
@@ -44,12 +50,16 @@ fn host() -> &'static Host {
     HOST.get_or_init(|| {
         let pem = BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
         let der = certificates(&pem);
-        let entries = std::fs::read_dir("/etc/ssl/certs").into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name());
-        let own = ["ca-certificates.crt", "java", "cowork.pem", "policies"];
-        let names = names.filter(|name| own.iter().all(|own| name != own)).collect();
-        Host { pem, der, names }
+        Host { pem, der, names: taken(Path::new("/etc")) }
     })
+}
+
+/// What a session takes from the host's folder of certificates: the one that it sees itself.
+fn taken(etc: &Path) -> Vec<OsString> {
+    let mut folders = CERTIFICATES.iter().map(|name| std::fs::read_dir(etc.join(name)));
+    let entries = folders.find_map(Result::ok).into_iter().flatten().flatten();
+    let made = |name: &OsString| ALL.iter().chain(&MADE).any(|made| name == made);
+    entries.map(|entry| entry.file_name()).filter(|name| !made(name)).collect()
 }
 
 /// The certificates in a text, in DER. What is none is left out.
@@ -94,7 +104,9 @@ pub(crate) fn install(about: &Path, authority: &[u8]) -> io::Result<()> {
         all.push(b'\n');
     }
     all.extend_from_slice(own.as_bytes());
-    std::fs::write(new.join("ca-certificates.crt"), all)?;
+    for name in ALL {
+        std::fs::write(new.join(name), &all)?;
+    }
     std::fs::write(new.join("cowork.pem"), own)?;
     let hash = hash_of(authority);
     for name in &host.names {
@@ -191,7 +203,7 @@ fn java<'c>(certificates: impl Iterator<Item = &'c [u8]>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{armoured, certificates, install, lay};
+    use super::{armoured, certificates, install, lay, taken};
     use std::path::Path;
 
     #[test]
@@ -199,6 +211,19 @@ mod tests {
         let der: Vec<u8> = (0..=255).collect();
         let text = format!("# a comment\n{}\n{}", armoured(&der), armoured(b"other"));
         assert_eq!(certificates(text.as_bytes()), [der, b"other".to_vec()]);
+    }
+
+    #[test]
+    fn what_is_made_for_a_session_is_not_taken_from_the_host() {
+        let etc = cowork_testbed::Folder::new(cowork_testbed::Person::Root, "trust");
+        for name in ["ca-bundle.crt", "ca-bundle.trust.crt", "java", "cowork.pem"] {
+            etc.write(&format!("pki/tls/certs/{name}"), "");
+        }
+        assert_eq!(taken(etc.path()), ["ca-bundle.trust.crt"]);
+        // Where there are both, a session sees this one.
+        etc.write("ssl/certs/a.0", "");
+        etc.write("ssl/certs/ca-certificates.crt", "");
+        assert_eq!(taken(etc.path()), ["a.0"]);
     }
 
     #[test]
@@ -210,6 +235,11 @@ mod tests {
         for _ in 0..2 {
             install(folder.path(), b"no certificate").unwrap();
             assert!(std::fs::read(certs.join("java/cacerts")).unwrap().starts_with(b"\xfe\xed"));
+            // Whichever file a host's programs read.
+            for name in ["ca-certificates.crt", "ca-bundle.crt"] {
+                let all = certificates(&std::fs::read(certs.join(name)).unwrap());
+                assert_eq!(all.last().map(Vec::as_slice), Some(&b"no certificate"[..]), "{name}");
+            }
         }
         lay(folder.path()).unwrap();
         assert!(std::fs::read_link(&certs).is_ok());
