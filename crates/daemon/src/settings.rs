@@ -5,7 +5,8 @@ use cowork_api::egress::Parent;
 use cowork_client::types::Retention;
 use cowork_policy::Bytes;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Time without a live session and without a client after which the daemon leaves.
@@ -70,7 +71,7 @@ impl Settings {
             })?;
             settings.roots = crate::network::certificates(&pem);
         }
-        if let Ok(proxy) = std::env::var("COWORK_PARENT_PROXY") {
+        if let Some(proxy) = parent_proxy()? {
             let except = std::env::var("COWORK_NO_PROXY").unwrap_or_default();
             settings.parent = Some(proxy::parent(&proxy, &except)?);
         }
@@ -159,6 +160,34 @@ fn origin(text: String) -> Result<String, String> {
     Ok(text)
 }
 
+/// The proxy between the host and the world: in a file, or in a variable, which every process of the
+/// user can read.
+fn parent_proxy() -> Result<Option<String>, String> {
+    let proxy = std::env::var("COWORK_PARENT_PROXY").ok();
+    match (std::env::var_os("COWORK_PARENT_PROXY_FILE"), proxy) {
+        (None, proxy) => Ok(proxy),
+        (Some(file), None) => read_proxy(Path::new(&file)).map(Some),
+        (Some(_), Some(_)) => {
+            Err("COWORK_PARENT_PROXY and COWORK_PARENT_PROXY_FILE are both set".to_owned())
+        }
+    }
+}
+
+/// The first line of a file that nobody else may read.
+fn read_proxy(file: &Path) -> Result<String, String> {
+    let shown = file.display();
+    let failed =
+        |error: std::io::Error| format!("cannot read the parent proxy in `{shown}`: {error}");
+    let metadata = std::fs::metadata(file).map_err(failed)?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(format!("others may read the parent proxy in `{shown}`: chmod 600 it"));
+    }
+    let text = std::fs::read_to_string(file).map_err(failed)?;
+    let line = text.lines().next().map(str::trim).filter(|line| !line.is_empty());
+    line.map(str::to_owned)
+        .ok_or_else(|| format!("`{shown}` has no parent proxy in its first line"))
+}
+
 /// How long changes are kept, and how much of them.
 fn retention(days: Option<&str>, bytes: Option<&str>) -> Result<Retention, String> {
     let mut kept = RETENTION;
@@ -192,6 +221,29 @@ mod tests {
         assert_eq!((other.days, other.bytes), (3, 100 << 20));
         assert!(super::retention(Some("long"), None).is_err());
         assert!(super::retention(None, Some("much")).is_err());
+    }
+
+    #[test]
+    fn a_proxy_is_read_from_a_file_that_nobody_else_reads() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = cowork_testbed::Folder::new(cowork_testbed::Person::Root, "settings");
+        let file = folder.write("proxy", "  http://me:secret@proxy:3128 \nand more\n");
+        let mode = |mode| std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        for open in [0o640, 0o604, 0o644, 0o620] {
+            mode(open);
+            let refused = super::read_proxy(&file).unwrap_err();
+            assert!(refused.contains("chmod 600") && !refused.contains("secret"), "{refused}");
+        }
+        for closed in [0o600, 0o400] {
+            mode(closed);
+            assert_eq!(super::read_proxy(&file).unwrap(), "http://me:secret@proxy:3128");
+        }
+        for empty in ["", "\nhttp://proxy:3128\n"] {
+            let file = folder.write("empty", empty);
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            assert!(super::read_proxy(&file).unwrap_err().contains("first line"));
+        }
+        assert!(super::read_proxy(&folder.path().join("none")).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use cowork_testbed::{Folder, Person};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -257,6 +258,9 @@ fn variables(person: Person, way: Way, folder: &Folder) -> Vec<(String, String)>
     };
     let corporate = matches!(way, Way::BehindProxy | Way::BehindTlsProxy);
     let roots = if corporate { "corporate.pem" } else { "ca.pem" };
+    let file = folder.write("parent-proxy", format!("{parent}\n"));
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("it is ours");
+    let file = file.display().to_string();
     [
         ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
         ("HOME", home),
@@ -264,7 +268,9 @@ fn variables(person: Person, way: Way, folder: &Folder) -> Vec<(String, String)>
         ("COWORK_RUNTIME_DIR", at("run")),
         ("COWORK_STATE_DIR", at("state")),
         ("COWORK_EXTRA_ROOTS", at(roots)),
-        ("COWORK_PARENT_PROXY", parent.to_owned()),
+        // In a file, or in the variable itself.
+        ("COWORK_PARENT_PROXY_FILE", if way == Way::BehindSocks { file } else { String::new() }),
+        ("COWORK_PARENT_PROXY", if way == Way::BehindSocks { "" } else { parent }.to_owned()),
         ("COWORK_NO_PROXY", except.to_owned()),
         ("COWORK_CAPTURE", if way == Way::NamedPorts { "ports" } else { "all" }.to_owned()),
     ]
@@ -412,7 +418,6 @@ fn write_certificate(folder: &Folder, root: &str, leaf: &str, leaf_key: &str) {
 }
 
 fn private(folder: &Path) {
-    use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
 }
 
