@@ -180,12 +180,13 @@ fn create(
                 _ => None,
             };
             let Some(narrow) = narrow else { return Err(error.into()) };
+            session.network = Some(narrow.network());
+            let made = make(&session)?;
             note(&format!(
                 "this host's kernel cannot hand over every port: hosts are reached on ports {}",
                 reach::USUAL
             ));
-            session.network = Some(narrow.network());
-            Ok((make(&session)?, narrow))
+            Ok((made, narrow))
         }
     }
 }

@@ -35,6 +35,7 @@ impl Reach {
     pub(super) fn new(settings: &Settings, masks: &Masks) -> Result<Self, Failure> {
         let parts = parts(&settings.network, masks).map_err(|found| wrong(&found))?;
         let parent = parent(&settings.network)?;
+        check(&settings.network, parent.as_ref()).map_err(|found| wrong(&found))?;
         Ok(Self { parts, masks: masks.clone(), ports: Ports::All, parent })
     }
 
@@ -86,6 +87,7 @@ impl Reach {
     /// What must be changed so that the rules are those of other settings, and these from then on.
     pub(super) fn turn(&self, settings: &Settings) -> Result<(NetworkChange, Self), Wrong> {
         let parts = parts(&settings.network, &self.masks)?;
+        check(&settings.network, self.parent.as_ref())?;
         let next = Self { parts, ..self.clone() };
         let (old, new) = (self.names(), next.names());
         let change = NetworkChange {
@@ -139,6 +141,12 @@ fn parent(settings: &Network) -> Result<Option<ParentProxy>, Failure> {
     }
     let url = if url.contains("://") { url } else { format!("http://{url}") };
     Ok(Some(ParentProxy { url, except: variable(["NO_PROXY", "no_proxy"]).unwrap_or_default() }))
+}
+
+/// Refuses what a proxy makes unenforceable, where it is ever used.
+fn check(settings: &Network, parent: Option<&ParentProxy>) -> Result<(), Wrong> {
+    let is_used = |parent: &ParentProxy| parent.except.split(',').all(|one| one.trim() != "*");
+    if parent.is_some_and(is_used) { network::behind_proxy(settings) } else { Ok(()) }
 }
 
 fn parts(settings: &Network, masks: &Masks) -> Result<Vec<RuleParts>, Wrong> {

@@ -360,6 +360,14 @@ fn hosts_are_reached_through_a_parent_proxy(person: Person) {
     assert_eq!(said.good(), format!("through the proxy: {request}\n403"));
     let heard = heard.lock().expect("nobody panics").clone();
     assert_eq!(heard, [request]);
+    // Where names lead is the proxy's to know: what cannot be in force stops the start.
+    let settings = self::settings(&json!({
+        "allowedDomains": ["far.example"], "deniedDomains": [],
+        "deniedResolvedAddresses": ["10.0.0.0/8"], "parentProxy": { "http": parent }
+    }));
+    let said = desk.script(&settings, "echo ran");
+    assert!(said.code != 0 && said.out.is_empty(), "{said:?}");
+    assert!(said.err.contains("network.deniedResolvedAddresses"), "{said:?}");
 }
 
 /// `localhost` in the settings is this host's; in the session that name stays its own.

@@ -60,6 +60,21 @@ fn everything_goes_through_the_parent_proxy(person: Person) {
         site.script(&["--allow", "web.example"], "env; cat mnt/.cowork* 2>/dev/null; true").good();
     assert!(!said.contains("secret@") && !said.contains("proxy.example"), "{said}");
     tunnels_lead_where_the_proxy_lets_them(&site);
+    what_the_proxy_alone_knows_is_not_promised(&site);
+}
+
+/// A denial of addresses is about names that lead there, and these are looked up by the proxy.
+fn what_the_proxy_alone_knows_is_not_promised(site: &Site) {
+    let sentence = "`deny 10.0.0.0/8` cannot be enforced behind the parent proxy";
+    let said = site.script(&["--allow", "web.example", "--deny", "10.0.0.0/8"], "echo ran");
+    assert!(said.code != 0 && said.out.is_empty() && said.err.contains(sentence), "{said:?}");
+    let id = site.say(&["new", "--allow", "web.example"]).good();
+    let id = id.trim();
+    let said = site.say(&["deny", id, "10.0.0.0/8"]);
+    assert!(said.code != 0 && said.err.contains(sentence), "{said:?}");
+    let get = ["exec", id, "--", "curl", "-sS", "http://web.example/as-before"];
+    assert_eq!(site.say(&get).good(), "hello from web.example\n");
+    site.say(&["rm", id]).good();
 }
 
 fn tunnels_lead_where_the_proxy_lets_them(site: &Site) {

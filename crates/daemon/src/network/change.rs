@@ -1,8 +1,8 @@
 //! What a session may reach, looked at and changed while it runs.
 
 use super::line::Line;
-use super::parse::name_of;
-use super::trust;
+use super::parse::{name_of, parse};
+use super::{parent, trust};
 use crate::daemon::Daemon;
 use crate::session::{Doc, Session};
 use crate::trouble::Trouble;
@@ -176,9 +176,20 @@ impl Daemon {
             let sentence = format!("{MAX_RULES} rules stand for every session already");
             return Err(Trouble::conflict("too-many", sentence));
         }
+        self.check_standing(&rule)?;
         all.push(rule.clone());
         self.book.record("network.standing", None, &json!({ "add": rule }))?;
         self.keep_standing(&all).await
+    }
+
+    /// Refuses a rule that cannot be enforced in one of the sessions, or in those to come.
+    fn check_standing(&self, rule: &NetworkRule) -> Result<(), Trouble> {
+        let rules = [parse(rule, None)?];
+        parent::check(&rules, self.settings.parent.as_ref())?;
+        for session in self.all() {
+            parent::check(&rules, parent::of(&session.doc())?.as_ref())?;
+        }
+        Ok(())
     }
 
     /// Takes away a rule for every session.

@@ -43,8 +43,9 @@ impl Daemon {
         {
             return Err(secrets::missing(name));
         }
-        parent::wanted(wanted)?;
-        self.compile(wanted, 0, known).map(drop)
+        let own = parent::wanted(wanted)?;
+        let rules = self.compile(wanted, 0, known)?.rules;
+        parent::check(&rules, own.as_ref().or(self.settings.parent.as_ref()))
     }
 
     /// The rules of a session: its own, those of its presets and secrets, and those that stand for

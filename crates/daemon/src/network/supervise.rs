@@ -76,6 +76,8 @@ impl Daemon {
         let doc = session.doc();
         let rules = self.rules_of(&doc)?;
         let secrets = self.secrets_of(&doc)?;
+        let parent = parent::of(&doc)?.or_else(|| self.settings.parent.clone());
+        parent::check(&rules.rules, parent.as_ref())?;
         let starting = if let Some(early) = session.set_early(None) {
             early
         } else {
@@ -103,7 +105,7 @@ impl Daemon {
                 rules: rules.clone(),
                 secrets,
                 roots: self.settings.roots.clone(),
-                parent: parent::of(&doc)?.or_else(|| self.settings.parent.clone()),
+                parent,
             };
             line.tell(&ToEgress::Begin(Box::new(begin))).await?;
             let spent = session.settle(&self.book, |doc| doc.network.spent_by(&rules));

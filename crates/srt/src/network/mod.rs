@@ -48,6 +48,17 @@ pub fn rules(network: &Network) -> Result<Vec<RuleParts>, Wrong> {
     if issues.is_empty() { Ok(rules) } else { Err(Wrong { issues }) }
 }
 
+/// Refuses what cannot be in force behind a proxy that looks names up itself.
+pub fn behind_proxy(network: &Network) -> Result<(), Wrong> {
+    if network.denied_addresses.is_empty() {
+        return Ok(());
+    }
+    let key = "network.deniedResolvedAddresses".to_owned();
+    let sentence =
+        "cowork cannot enforce it behind a proxy, which looks names up itself".to_owned();
+    Err(Wrong { issues: vec![Issue { key, sentence }] })
+}
+
 /// The rules by which some hosts get a secret, by its name, in place of what stands for it: all
 /// that are allowed, or those of `hosts`.
 pub fn with_secret(
