@@ -1,8 +1,8 @@
 //! The file with the values of secrets: sealed, so that a copy of it alone tells nothing.
 //!
 //! The key lies in the kernel's keyring of the user and, so that it outlives a restart of the host,
-//! in a file of its own that only the user can read. This protects a copy or a backup of the sealed
-//! file that comes without the key. It does not protect from a process of the same user, nor from
+//! in a file of its own that only the user can read. This protects a copy of the sealed file that comes
+//! without the key, not one of the whole folder. It does not protect from a process of the same user, nor from
 //! root: either can ask for what the daemon can.
 
 use crate::trouble::Trouble;
