@@ -3,6 +3,7 @@
 
 use crate::capture::Network;
 use crate::dns::address;
+use crate::for_everyone;
 use crate::session::{
     LOOPBACK, PATIENCE, Session, allow_loopback, echo, expect_echo, head, reach, rules,
 };
@@ -14,9 +15,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+for_everyone!(
+    ten_thousand_idle_connections_cost_little_and_leave_nothing,
+    ten_thousand_idle_captured_connections_cost_little_and_leave_nothing,
+    many_who_take_their_time_keep_nobody_else_out,
+    rules_that_change_under_load_allow_nothing_else,
+    a_parent_proxy_is_spoken_to_over_tls_and_must_prove_its_name,
+);
 
 /// A server in a process of its own, with files of its own, that sends back what it gets.
 struct Echo {
@@ -52,6 +61,9 @@ impl Drop for Echo {
     }
 }
 
+/// Held by whoever has ten thousand files open: this process has no room for several such crowds.
+static CROWD: Mutex<()> = Mutex::new(());
+
 /// How many connections an egress process takes here: ten thousand, where the limit of open files is
 /// 21,053 or more. Each connection has two descriptors in it, one for each side, and a twentieth of the
 /// limit is for everything else: with a hard limit of 20,000, which only a privileged process of the
@@ -70,11 +82,11 @@ fn most() -> usize {
     ((files - files / 20) / 2).min(10_000)
 }
 
-#[test]
-fn ten_thousand_idle_connections_cost_little_and_leave_nothing() {
+fn ten_thousand_idle_connections_cost_little_and_leave_nothing(person: Person) {
+    let _alone = CROWD.lock().unwrap_or_else(PoisonError::into_inner);
     let count = most() - 1;
     let server = Echo::start();
-    let session = Session::start(rules([allow_loopback(server.port)]));
+    let session = Session::start_as(person, rules([allow_loopback(server.port)]));
     expect_echo(&mut session.connect(LOOPBACK, server.port), b"first");
     let (descriptors, memory) = (session.descriptors(), session.memory());
     let mut streams: Vec<TcpStream> =
@@ -107,11 +119,11 @@ fn ten_thousand_idle_connections_cost_little_and_leave_nothing() {
 }
 
 /// The same for connections to addresses that stand for names, which say nothing of where they go.
-#[test]
-fn ten_thousand_idle_captured_connections_cost_little_and_leave_nothing() {
+fn ten_thousand_idle_captured_connections_cost_little_and_leave_nothing(person: Person) {
+    let _alone = CROWD.lock().unwrap_or_else(PoisonError::into_inner);
     let count = most() - 1;
     let server = Echo::start();
-    let session = Session::start(rules([allow_loopback(server.port)]));
+    let session = Session::start_as(person, rules([allow_loopback(server.port)]));
     let network = Network::new();
     network.listen(&session, server.port);
     let address = address(&session, &format!("{LOOPBACK}."), RecordType::A).unwrap();
@@ -150,10 +162,9 @@ fn ten_thousand_idle_captured_connections_cost_little_and_leave_nothing() {
     }
 }
 
-#[test]
-fn many_who_take_their_time_keep_nobody_else_out() {
+fn many_who_take_their_time_keep_nobody_else_out(person: Person) {
     let port = echo();
-    let session = Session::start(rules([allow_loopback(port)]));
+    let session = Session::start_as(person, rules([allow_loopback(port)]));
     let before = session.memory();
     let slow: Vec<TcpStream> = (0..2000).map(|_| reach(session.http)).collect();
     let talking = Arc::new(AtomicBool::new(true));
@@ -184,11 +195,10 @@ fn generation(number: u64, ports: [u16; 2]) -> Rules {
     Rules { generation: number, ..rules(all) }
 }
 
-#[test]
-fn rules_that_change_under_load_allow_nothing_else() {
+fn rules_that_change_under_load_allow_nothing_else(person: Person) {
     const CHANGES: u64 = 300;
     let ports = [echo(), echo()];
-    let session = Arc::new(Session::start(generation(1, ports)));
+    let session = Arc::new(Session::start_as(person, generation(1, ports)));
     session.connect(LOOPBACK, ports[0]);
     let (descriptors, memory) = (session.descriptors(), session.memory());
     let working = Arc::new(AtomicBool::new(true));
@@ -241,8 +251,7 @@ fn rules_that_change_under_load_allow_nothing_else() {
     assert_eq!(session.count(|message| matches!(message, FromEgress::Failed { .. })), 0);
 }
 
-#[test]
-fn a_parent_proxy_is_spoken_to_over_tls_and_must_prove_its_name() {
+fn a_parent_proxy_is_spoken_to_over_tls_and_must_prove_its_name(person: Person) {
     let authority = Authority::new();
     let port = echo();
     // It answers every CONNECT, and leads it to the same server.
@@ -265,7 +274,7 @@ fn a_parent_proxy_is_spoken_to_over_tls_and_must_prove_its_name() {
         ..Begin::default()
     };
     let roots = vec![authority.root()];
-    let session = Session::start_by(Person::Root, begin("localhost", roots.clone()));
+    let session = Session::start_by(person, begin("localhost", roots.clone()));
     let mut stream = session.connect("example.com", 443);
     expect_echo(&mut stream, b"hello");
     expect_echo(&mut stream, &vec![7; 300_000]);
@@ -274,7 +283,7 @@ fn a_parent_proxy_is_spoken_to_over_tls_and_must_prove_its_name() {
     assert!(asked.contains("Proxy-Authorization: Basic abc\r\n"), "{asked}");
     // Nobody vouches for it, or it has another name.
     for (host, roots) in [("localhost", Vec::new()), ("127.0.0.1", roots)] {
-        let session = Session::start_by(Person::Root, begin(host, roots));
+        let session = Session::start_by(person, begin(host, roots));
         let mut stream = reach(session.http);
         write!(stream, "CONNECT example.com:443 HTTP/1.1\r\n\r\n").unwrap();
         let head = head(&mut stream);

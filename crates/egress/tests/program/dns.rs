@@ -1,13 +1,26 @@
 //! Questions for names.
 
+use crate::for_everyone;
 use crate::session::{LOOPBACK, PATIENCE, Session, allow_name, reach, rule, rules};
 use cowork_api::egress::{Action, Host, Otherwise, Ports, Rules, ToEgress};
+use cowork_testbed::Person;
 use hickory_proto::op::{Edns, Message, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use std::io::{Read, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+
+for_everyone!(
+    a_name_that_rules_know_has_an_address_that_stands_for_it,
+    a_name_that_rules_do_not_know_does_not_exist_and_leaves_a_record,
+    other_kinds_are_empty_and_other_questions_are_refused,
+    edns_is_answered_in_kind,
+    nonsense_is_answered_as_such_or_not_at_all,
+    tcp_is_answered_too,
+    names_appear_and_vanish_with_the_rules,
+    when_no_address_is_left_names_that_have_one_keep_it,
+);
 
 fn question(name: &str, kind: RecordType) -> Message {
     let mut message = Message::query();
@@ -43,13 +56,15 @@ pub(crate) fn address(session: &Session, name: &str, kind: RecordType) -> Option
     }
 }
 
-#[test]
-fn a_name_that_rules_know_has_an_address_that_stands_for_it() {
-    let session = Session::start(rules([
-        allow_name("example.com"),
-        rule(Action::Allow, Host::Below("example.org".into()), Ports::Web),
-        rule(Action::Allow, Host::Loopback, Ports::All),
-    ]));
+fn a_name_that_rules_know_has_an_address_that_stands_for_it(person: Person) {
+    let session = Session::start_as(
+        person,
+        rules([
+            allow_name("example.com"),
+            rule(Action::Allow, Host::Below("example.org".into()), Ports::Web),
+            rule(Action::Allow, Host::Loopback, Ports::All),
+        ]),
+    );
     let v4 = address(&session, "example.com.", RecordType::A).unwrap();
     assert!(
         matches!(v4, IpAddr::V4(v4) if v4.octets()[..2] == [198, 18] || v4.octets()[..2] == [198, 19])
@@ -67,13 +82,15 @@ fn a_name_that_rules_know_has_an_address_that_stands_for_it() {
     assert_eq!(name.0.to_string(), "example.com.");
 }
 
-#[test]
-fn a_name_that_rules_do_not_know_does_not_exist_and_leaves_a_record() {
+fn a_name_that_rules_do_not_know_does_not_exist_and_leaves_a_record(person: Person) {
     let denied = Action::Deny { reason: String::new() };
-    let session = Session::start(rules([
-        rule(Action::Allow, Host::Domain("example.org".into()), Ports::Web),
-        rule(denied, Host::Name("bad.example.org".into()), Ports::All),
-    ]));
+    let session = Session::start_as(
+        person,
+        rules([
+            rule(Action::Allow, Host::Domain("example.org".into()), Ports::Web),
+            rule(denied, Host::Name("bad.example.org".into()), Ports::All),
+        ]),
+    );
     for name in ["example.com.", "org.", "notexample.org.", "a.b..c".trim_end_matches("..c")] {
         let answer = session.ask(&question(name, RecordType::A));
         assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain, "{name}");
@@ -89,9 +106,8 @@ fn a_name_that_rules_do_not_know_does_not_exist_and_leaves_a_record() {
     assert_eq!(session.records().into_iter().filter(again).count(), 1);
 }
 
-#[test]
-fn other_kinds_are_empty_and_other_questions_are_refused() {
-    let session = Session::start(rules([allow_name("example.com")]));
+fn other_kinds_are_empty_and_other_questions_are_refused(person: Person) {
+    let session = Session::start_as(person, rules([allow_name("example.com")]));
     for kind in
         [RecordType::TXT, RecordType::MX, RecordType::HTTPS, RecordType::SRV, RecordType::ANY]
     {
@@ -107,9 +123,8 @@ fn other_kinds_are_empty_and_other_questions_are_refused() {
     assert_eq!(session.ask(&two).metadata.response_code, ResponseCode::FormErr);
 }
 
-#[test]
-fn edns_is_answered_in_kind() {
-    let session = Session::start(rules([allow_name("example.com")]));
+fn edns_is_answered_in_kind(person: Person) {
+    let session = Session::start_as(person, rules([allow_name("example.com")]));
     let mut asked = question("example.com.", RecordType::A);
     assert!(session.ask(&asked).edns.is_none());
     let mut edns = Edns::new();
@@ -118,9 +133,8 @@ fn edns_is_answered_in_kind() {
     assert!(session.ask(&asked).edns.is_some());
 }
 
-#[test]
-fn nonsense_is_answered_as_such_or_not_at_all() {
-    let session = Session::start(rules([allow_name("example.com")]));
+fn nonsense_is_answered_as_such_or_not_at_all(person: Person) {
+    let session = Session::start_as(person, rules([allow_name("example.com")]));
     let mut broken = question("example.com.", RecordType::A).to_vec().unwrap();
     broken.truncate(20);
     let answer = Message::from_vec(&session.ask_bytes(&broken).unwrap()).unwrap();
@@ -137,9 +151,8 @@ fn nonsense_is_answered_as_such_or_not_at_all() {
     assert!(address(&session, "example.com.", RecordType::A).is_some());
 }
 
-#[test]
-fn tcp_is_answered_too() {
-    let session = Session::start(rules([allow_name("example.com")]));
+fn tcp_is_answered_too(person: Person) {
+    let session = Session::start_as(person, rules([allow_name("example.com")]));
     let mut stream = reach(session.dns_tcp);
     for _ in 0..3 {
         let asked = question("example.com.", RecordType::A).to_vec().unwrap();
@@ -153,9 +166,8 @@ fn tcp_is_answered_too() {
     }
 }
 
-#[test]
-fn names_appear_and_vanish_with_the_rules() {
-    let session = Session::start(rules([]));
+fn names_appear_and_vanish_with_the_rules(person: Person) {
+    let session = Session::start_as(person, rules([]));
     assert_eq!(address(&session, "example.com.", RecordType::A), None);
     session.send(&ToEgress::Rules(Box::new(rules([allow_name("example.com")]))));
     let deadline = Instant::now() + PATIENCE;
@@ -191,6 +203,7 @@ fn asking() -> Rules {
     Rules { generation: 1, otherwise: Otherwise::Ask, rules: Vec::new() }
 }
 
+/// For one person: of two floods at a time each is half as large, and neither may be too much.
 #[test]
 fn a_flood_is_refused_and_passes() {
     let session = std::sync::Arc::new(Session::start(asking()));
@@ -223,9 +236,8 @@ fn a_flood_is_refused_and_passes() {
     assert!(address(&session, "later.example.", RecordType::A).is_some());
 }
 
-#[test]
-fn when_no_address_is_left_names_that_have_one_keep_it() {
-    let session = Session::start(asking());
+fn when_no_address_is_left_names_that_have_one_keep_it(person: Person) {
+    let session = Session::start_as(person, asking());
     let first = address(&session, "n1.example.", RecordType::A).unwrap();
     let mut stream = reach(session.dns_tcp);
     let (mut number, mut answered, mut full) = (2_u32, 1, 0);

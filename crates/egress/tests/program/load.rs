@@ -1,9 +1,18 @@
 //! Much at once, and much in one.
 
+use crate::for_everyone;
 use crate::session::{LOOPBACK, Session, allow_loopback, echo, expect_echo, reach, rules, server};
 use cowork_api::egress::{Rule, Tls};
+use cowork_testbed::Person;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
+
+for_everyone!(
+    a_gibibyte_passes_with_little_memory,
+    a_gibibyte_goes_up_with_little_memory,
+    a_gibibyte_that_is_looked_into_passes_with_little_memory,
+    a_thousand_connections_at_once_come_and_go_without_a_trace,
+);
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
@@ -33,10 +42,9 @@ fn take(mut stream: std::net::TcpStream) -> (u64, Duration) {
     }
 }
 
-#[test]
-fn a_gibibyte_passes_with_little_memory() {
+fn a_gibibyte_passes_with_little_memory(person: Person) {
     let port = source();
-    let session = Session::start(rules([allow_loopback(port)]));
+    let session = Session::start_as(person, rules([allow_loopback(port)]));
     let before = session.memory();
     let (taken, _) = take(session.connect(LOOPBACK, port));
     assert_eq!(taken, GIB);
@@ -83,8 +91,7 @@ fn give(session: &Session, stream: &mut std::net::TcpStream) -> u64 {
     most
 }
 
-#[test]
-fn a_gibibyte_goes_up_with_little_memory() {
+fn a_gibibyte_goes_up_with_little_memory(person: Person) {
     let port = server(|mut stream| {
         let mut buffer = vec![0; 256 * 1024];
         let mut taken = 0_u64;
@@ -93,7 +100,7 @@ fn a_gibibyte_goes_up_with_little_memory() {
         }
         stream.write_all(taken.to_string().as_bytes()).unwrap();
     });
-    let session = Session::start(rules([allow_loopback(port)]));
+    let session = Session::start_as(person, rules([allow_loopback(port)]));
     let before = session.memory();
     let mut stream = session.connect(LOOPBACK, port);
     let most = give(&session, &mut stream);
@@ -105,11 +112,10 @@ fn a_gibibyte_goes_up_with_little_memory() {
     assert!(most.saturating_sub(before) < 4 * 1024 * 1024, "{most} after {before}");
 }
 
-#[test]
-fn a_gibibyte_that_is_looked_into_passes_with_little_memory() {
+fn a_gibibyte_that_is_looked_into_passes_with_little_memory(person: Person) {
     let port = bulky();
     let rule = Rule { tls: Tls::Inspect, ..allow_loopback(port) };
-    let session = Session::start(rules([rule]));
+    let session = Session::start_as(person, rules([rule]));
     let before = session.memory();
     let host = format!("Host: {LOOPBACK}:{port}\r\n");
     // Down.
@@ -138,10 +144,9 @@ fn a_gibibyte_that_is_looked_into_passes_with_little_memory() {
     assert!(most.saturating_sub(before) < 8 * 1024 * 1024, "{most} after {before}");
 }
 
-#[test]
-fn a_thousand_connections_at_once_come_and_go_without_a_trace() {
+fn a_thousand_connections_at_once_come_and_go_without_a_trace(person: Person) {
     let port = echo();
-    let session = Session::start(rules([allow_loopback(port)]));
+    let session = Session::start_as(person, rules([allow_loopback(port)]));
     expect_echo(&mut session.connect(LOOPBACK, port), b"first");
     let (descriptors, memory) = (session.descriptors(), session.memory());
     let mut streams: Vec<_> = (0..1000).map(|_| session.connect(LOOPBACK, port)).collect();

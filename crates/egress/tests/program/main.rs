@@ -31,3 +31,18 @@ mod record;
 mod session;
 #[cfg(test)]
 mod tls;
+
+/// Makes each function a test for both persons: whose the process is that is under test.
+#[cfg(test)]
+macro_rules! for_everyone {
+    ($($name:ident),+ $(,)?) => {
+        mod as_root {
+            $(#[test] fn $name() { super::$name(cowork_testbed::Person::Root); })+
+        }
+        mod as_user {
+            $(#[test] fn $name() { super::$name(cowork_testbed::Person::User); })+
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use for_everyone;

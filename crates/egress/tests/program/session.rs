@@ -52,7 +52,12 @@ fn hear(channel: &Channel, heard: &Heard) {
 impl Session {
     /// Starts a process with these rules, and hands it its usual sockets.
     pub(crate) fn start(rules: Rules) -> Self {
-        Self::start_by(Person::Root, Begin { rules, session: "test".into(), ..Begin::default() })
+        Self::start_as(Person::Root, rules)
+    }
+
+    /// The same for a process of somebody.
+    pub(crate) fn start_as(person: Person, rules: Rules) -> Self {
+        Self::start_by(person, Begin { rules, session: "test".into(), ..Begin::default() })
     }
 
     pub(crate) fn start_by(person: Person, begin: Begin) -> Self {
