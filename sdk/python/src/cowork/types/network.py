@@ -268,7 +268,7 @@ class HostTraffic:
     down: int
     """Bytes to the session."""
     requests: int
-    """Connections and requests."""
+    """Requests, and connections that were not looked into."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,9 @@ class Traffic:
     flows: list[NetworkFlow]
     """What flows now."""
     hosts: list[HostTraffic]
-    """What went where, the most first."""
+    """What went where, the most first. What reached nobody is not in it, nor what came in by a
+    published port.
+    """
 
 
 @dataclass(frozen=True)
