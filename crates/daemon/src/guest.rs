@@ -47,7 +47,7 @@ pub(crate) struct Guest {
 }
 
 /// Longest wait for an answer of init.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Guest {
     /// Speaks to the init at the other end of `socket`. Ends of commands go to `ends`.
@@ -137,11 +137,21 @@ impl Guest {
 
     /// Which commands init knows of.
     pub(crate) async fn report(&self) -> Result<Report, Trouble> {
+        self.report_within(PATIENCE).await
+    }
+
+    /// The same, if it says so in time.
+    pub(crate) async fn report_within(&self, patience: Duration) -> Result<Report, Trouble> {
         let nonce = self.nonce();
         let (sender, answer) = oneshot::channel();
         self.waiting().reports.insert(nonce, sender);
-        self.tell(&ToInit::Report { nonce }).await?;
-        wait(answer).await
+        let asked = async {
+            self.tell(&ToInit::Report { nonce }).await?;
+            wait(answer).await
+        };
+        let report = tokio::time::timeout(patience, asked).await;
+        self.waiting().reports.remove(&nonce);
+        report.map_err(|_late| silent())?
     }
 
     fn take(&self, message: FromInit, handle: Option<OwnedFd>, ends: &mpsc::UnboundedSender<End>) {

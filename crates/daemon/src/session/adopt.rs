@@ -13,9 +13,16 @@ use cowork_session::life::{Event, State};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Longest wait for the PID 1 of a session that is taken over: the heartbeat asks one again that does
+/// not answer, and nobody else waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Daemon {
-    /// Takes over everything. What goes wrong with one session does not stop the others.
+    /// Takes over everything, every session beside the others. What goes wrong with one session does
+    /// not stop the others, and one that hangs does not hold them up.
     pub(crate) async fn adopt(self: &Arc<Self>) -> Result<(), Trouble> {
         let mut alive = BTreeMap::new();
         if self.engine.find().await?
@@ -23,21 +30,23 @@ impl Daemon {
         {
             alive.extend(found.into_iter().map(|status| (status.session.clone(), status)));
         }
+        let mut adopted = JoinSet::new();
         for (id, text) in self.book.catalogue.sessions()? {
             let status = alive.remove(&id);
             match serde_json::from_str::<Doc>(&text) {
                 Ok(doc) => {
                     let session = Session::new(doc);
                     self.insert(&session);
-                    if let Err(trouble) = self.adopt_one(&session, status).await {
-                        self.give_up_on(&session, &trouble).await?;
-                    }
+                    adopted.spawn(Arc::clone(self).adopt_or_give_up(session, status));
                 }
                 Err(error) => {
                     let data = json!({ "session": id, "reason": error.to_string() });
                     self.book.record("state.unreadable", None, &data)?;
                 }
             }
+        }
+        while let Some(done) = adopted.join_next().await {
+            done.map_err(|error| Trouble::host("a session cannot be taken over", error))??;
         }
         self.forget_orphans();
         // What nobody wrote down was in the pool, or on its way there.
@@ -47,6 +56,17 @@ impl Daemon {
         self.sweep_pool().await;
         self.empty_trash().await;
         Ok(())
+    }
+
+    async fn adopt_or_give_up(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        status: Option<Status>,
+    ) -> Result<(), Trouble> {
+        match self.adopt_one(&session, status).await {
+            Ok(()) => Ok(()),
+            Err(trouble) => self.give_up_on(&session, &trouble).await,
+        }
     }
 
     /// A session that cannot be taken over has failed; the others go on.
@@ -162,7 +182,7 @@ impl Daemon {
                 let running = session.running();
                 session.happen(&self.book, Event::Resume { running }, None)?;
             }
-            self.reconcile_commands(session).await?;
+            self.reconcile_commands(session, PATIENCE).await?;
         }
         let data = json!({ "running": session.running() });
         self.book.record("session.adopted", Some(&session.id), &data)
@@ -220,13 +240,15 @@ impl Daemon {
         self.limit_time(session, &run)
     }
 
-    /// Asks init which commands run and which have ended, and settles the rest.
+    /// Asks init which commands run and which have ended, and settles the rest. Without an answer in
+    /// time nothing is settled: it is asked again later.
     pub(super) async fn reconcile_commands(
         self: &Arc<Self>,
         session: &Arc<Session>,
+        patience: Duration,
     ) -> Result<(), Trouble> {
         let Some(last) = session.live().unasked.take() else { return Ok(()) };
-        let report = session.guest()?.report().await;
+        let report = session.guest()?.report_within(patience).await;
         let Ok(report) = report else {
             // The heartbeat asks again, and notices a PID 1 that never answers.
             session.live().unasked = Some(last);

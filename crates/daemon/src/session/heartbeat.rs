@@ -9,6 +9,7 @@ use super::doc::Phase;
 use crate::changes::Occasion;
 use crate::daemon::Daemon;
 use crate::engine::Told;
+use crate::guest::PATIENCE;
 use crate::trouble::Trouble;
 use cowork_api::keeper::{EndReason, Message, Reply, Request, Status};
 use cowork_session::life::{Event, State};
@@ -60,7 +61,7 @@ fn ask_again(daemon: &Arc<Daemon>, session: &Arc<Session>) {
     let awake = matches!(session.state(), State::Ready | State::Running);
     if awake && session.live().unasked.is_some() {
         let (daemon, session) = (Arc::clone(daemon), Arc::clone(session));
-        tokio::spawn(async move { daemon.reconcile_commands(&session).await });
+        tokio::spawn(async move { daemon.reconcile_commands(&session, PATIENCE).await });
     }
 }
 

@@ -15,6 +15,7 @@ for_everyone!(
     only_the_session_whose_init_is_killed_is_made_again,
     sessions_are_reported_lost_when_everything_is_killed,
     who_hangs_is_made_again_and_who_is_paused_is_not,
+    who_hangs_holds_up_no_daemon_that_starts,
 );
 
 fn init_of(room: Room<'_>) -> Process {
@@ -181,5 +182,49 @@ fn who_hangs_is_made_again_and_who_is_paused_is_not(person: Person) {
     assert_eq!(paused.tell("resume").state, State::Running);
     assert!(paused.command(in_paused).code.is_none());
     assert_eq!(paused.run("echo alive").text(), "alive\n");
+    site.verify();
+}
+
+fn who_hangs_holds_up_no_daemon_that_starts(person: Person) {
+    let site = Site::with(person, &["--pool", "0"]);
+    let (hung, late, well) = (site.plain_room(), site.plain_room(), site.plain_room());
+    let in_hung = hung.sh("echo said; sleep 1000");
+    let in_late = late.sh("echo one; sleep 1; echo two; exit 7");
+    let in_well = well.sh("echo one; sleep 1; echo two; exit 8");
+    for (room, number, text) in
+        [(hung, in_hung, "said"), (late, in_late, "one"), (well, in_well, "one")]
+    {
+        room.until_says(number, text);
+    }
+    let [stopped, slow] = [hung, late].map(init_of);
+    stopped.signal(Signal::STOP);
+    slow.signal(Signal::STOP);
+    site.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    let begun = Instant::now();
+    site.start();
+    assert_ne!(well.state(), State::Stopped, "{:?}", well.show());
+    assert_eq!(well.run("echo alive").text(), "alive\n");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(7), "it took {took:?}");
+    // One that answers late says the same that it would have said before.
+    slow.signal(Signal::CONT);
+    for (room, number, code) in [(late, in_late, 7), (well, in_well, 8)] {
+        let ran = room.finish(number);
+        assert_eq!((ran.code, ran.out.as_slice()), (code, b"one\ntwo\n".as_slice()), "{ran:?}");
+        let ends = site.records(&[("session", room.id()), ("type", "command.ended")]);
+        let ends = ends.iter().filter(|end| end.data["command"] == json!(number));
+        assert_eq!(ends.count(), 1);
+    }
+    assert_eq!(init_of(late), slow);
+    // One that never answers is what it always is.
+    until("it is made again", || {
+        hung.show().sandbox.is_some_and(|sandbox| sandbox.restarts == 1)
+            && hung.state() == State::Ready
+    });
+    is_interrupted(&hung.command(in_hung));
+    assert_eq!(hung.output(in_hung, &[]), b"said\n");
+    assert_eq!(hung.run("echo alive").text(), "alive\n");
+    until("the old one is gone", || !stopped.exists());
     site.verify();
 }
