@@ -8,8 +8,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// Longest time that any request may take, however busy the machine is and whoever was killed: a
-/// sandbox that is made for the sixth time has waited for fifteen seconds.
+/// Longest time that any request may take, however busy the machine is and whoever was killed.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// What came of a request.

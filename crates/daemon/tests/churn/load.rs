@@ -1,9 +1,11 @@
 //! Clients who do everything at random.
 
 use crate::client::{Answer, Caller};
+use crate::look::PATIENCE;
 use crate::remains;
 use crate::settle;
 use crate::site::lock;
+use crate::typist::Typist;
 use crate::work::Work;
 use crate::world::{Dice, Held, Known, World};
 use cowork_client::http::Method;
@@ -12,9 +14,12 @@ use cowork_testbed::Person;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-/// How many clients there are.
-const CLIENTS: u64 = 4;
+/// How many clients there are on the socket.
+const CLIENTS: u64 = 3;
+/// The one who has the program for it.
+const TYPIST: u64 = 90;
 
 /// A command whose start was acknowledged.
 #[derive(Clone, Debug)]
@@ -33,15 +38,35 @@ impl Started {
 /// How many sessions there are at most.
 pub(crate) const MOST: usize = 100;
 /// How many live at once at the peak, at least.
-const PEAK: usize = 50;
+const PEAK: usize = 95;
 
-/// A hundred sessions in the hands of four clients.
+/// A hundred sessions at once in the hands of three clients on the socket and one who has the program.
 pub(crate) fn churn(person: Person) {
     let world = World::new(person, MOST);
-    let started = run(&world, || {});
+    fill(&world);
+    let world = world.with_all_its_time();
+    let started = run(&world, || Typist::new(&world, TYPIST).run());
     world.demand_peak(PEAK);
     settle::settle(&world, &started);
     remains::check(&world);
+}
+
+/// Makes as many sessions as there are to be, by several clients.
+fn fill(world: &World) {
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            scope.spawn(move || {
+                // Names of their own beside those of later.
+                let mut client = Churner::new(world, 10 + number);
+                while lock(&world.made).len() < world.most && begun.elapsed() < PATIENCE {
+                    client.create();
+                }
+            });
+        }
+    });
+    world.see_peak();
+    println!("{} sessions were made in {:?}", lock(&world.made).len(), begun.elapsed());
 }
 
 /// Runs the clients, and something besides them, until the time is over; what they started and did

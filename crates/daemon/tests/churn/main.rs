@@ -1,6 +1,6 @@
-//! Many sessions at once, in the hands of several clients who do everything at random; and the same
-//! while every program is killed now and then. At the end: nothing is left, the audit is whole, and
-//! every byte is accounted for.
+//! A hundred sessions at once, in the hands of several clients who do everything at random, over the
+//! socket and with the program `cowork`; and as many while every program is killed now and then. At
+//! the end: nothing is left, the audit is whole, and every byte is accounted for.
 //!
 //! `COWORK_CHURN_SECONDS` says how long the load lasts, `COWORK_CHURN_SEED` how it starts, and
 //! `COWORK_CHURN_SESSIONS` how many sessions there are at most.
@@ -25,6 +25,8 @@ mod settle;
 #[expect(dead_code, reason = "shared with the tests of the daemon, which use all of it")]
 #[path = "../daemon/site.rs"]
 mod site;
+#[cfg(test)]
+mod typist;
 #[cfg(test)]
 mod work;
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Work {
     }
 
     /// All that it writes to standard output and to standard error.
-    fn streams(self) -> [String; 2] {
+    pub(crate) fn streams(self) -> [String; 2] {
         match self {
             Self::Small | Self::Slow | Self::Connecting => [count(1, 40), count(101, 140)],
             Self::Large => [count(1_000_000, 1_012_499), count(2_000_000, 2_012_499)],
