@@ -170,6 +170,9 @@ pub struct CommandUsage {
     /// Bytes written to storage.
     #[serde(default)]
     pub written: u64,
+    /// Most processes that it was seen to have at a time.
+    #[serde(default)]
+    pub processes: u32,
 }
 
 /// What a command uses now, or has used if it is over.
@@ -194,6 +197,9 @@ pub struct UsageOfCommand {
     pub listed: Vec<Process>,
     /// Milliseconds since it was started, or from start to end.
     pub wall_ms: u64,
+    /// Most processes that it was seen to have at a time: whenever it was measured.
+    #[serde(default)]
+    pub most_processes: u32,
 }
 
 /// A signal to send.

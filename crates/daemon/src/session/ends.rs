@@ -51,6 +51,7 @@ impl Daemon {
             self.note_hits(session, None).await;
         }
         let discarded = self.count_discarded(session).await;
+        let processes = session.live().most_processes.remove(&run.number);
         run.change(|command| {
             if !is_running(command.state) {
                 return;
@@ -69,6 +70,8 @@ impl Daemon {
                 read: end.usage.read,
                 written: end.usage.written,
                 wall_ms: millis_since(&command.started),
+                // Its first one was there, however short.
+                processes: processes.unwrap_or_default().max(1),
             });
         });
         // An end that cannot be written down is told when it can.

@@ -89,6 +89,8 @@ struct Live {
     /// How often somebody began to make its sandbox again.
     makings: u32,
     usage: VecDeque<Usage>,
+    /// The most processes that each command was seen to have at a time.
+    most_processes: BTreeMap<u32, u32>,
     /// How many commands had been started when it was last sampled.
     sampled: Option<u32>,
     /// Whether its disk was found to be over its limit.

@@ -10,7 +10,9 @@ use cowork_api::keeper::{Hits, Measured, Reply, Request};
 use cowork_client::types::{Command, Life, Process, Usage, UsageOfCommand};
 use cowork_session::catalogue::EventRow;
 use cowork_session::life::State;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ const SAMPLE: Duration = Duration::from_secs(10);
 const HELD: usize = 360;
 /// The event of a sample.
 const SAMPLED: &str = "usage.sample";
+/// Most commands of a session that are measured for a sample: the last ones.
+const MOST_COMMANDS: usize = 64;
 /// Most files that are looked at to weigh a folder.
 const MAX_FILES: u64 = 2_000_000;
 
@@ -39,7 +43,8 @@ pub(crate) async fn sample(daemon: Arc<Daemon>) {
                 continue;
             }
             let usage = daemon.keep_usage(&session, measured).await;
-            let data = json!({ "usage": usage });
+            let commands = daemon.sample_commands(&session).await;
+            let data = json!({ "usage": usage, "commands": commands });
             daemon.book.note(SAMPLED, Some(&session.id), &data);
             daemon.keep_within_disk(&session, &usage).await;
         }
@@ -97,6 +102,7 @@ impl Daemon {
                 read: used.read,
                 written: used.written,
                 wall_ms: command.usage.map_or(0, |used| used.wall_ms),
+                most_processes: used.processes,
                 ..UsageOfCommand::default()
             }
         };
@@ -112,6 +118,7 @@ impl Daemon {
             // It has ended meanwhile, and that is told in a moment.
             return self.command(session, number).map(of);
         }
+        let most_processes = session.see_processes(number, measured.processes);
         Ok(UsageOfCommand {
             time: now(),
             cpu_us: measured.cpu_us,
@@ -122,7 +129,23 @@ impl Daemon {
             processes: measured.processes,
             listed: measured.listed.into_iter().map(shown).collect(),
             wall_ms: millis_since(&command.started),
+            most_processes,
         })
+    }
+
+    /// What the commands of a session use that run. Their processes are listed with the session's.
+    async fn sample_commands(&self, session: &Session) -> Vec<SampleOfCommand> {
+        let mut running = session.runs();
+        running.retain(|run| run.is_running());
+        let mut samples = Vec::new();
+        for run in running.iter().rev().take(MOST_COMMANDS).rev() {
+            let Ok(mut usage) = self.usage_of_command(session, run.number).await else { continue };
+            if usage.processes > 0 {
+                usage.listed.clear();
+                samples.push(SampleOfCommand { command: run.number, usage });
+            }
+        }
+        samples
     }
 
     /// Looks at a sandbox for the last time. What lives once is gone with it, and not looked at.
@@ -268,13 +291,29 @@ impl Daemon {
     pub(super) fn recall_usage(&self, session: &Session) -> Result<(), Trouble> {
         let most = u32::try_from(HELD).unwrap_or(u32::MAX);
         let told = self.book.catalogue.last_events(&session.id, SAMPLED, most)?;
+        let mut most_processes = BTreeMap::<u32, u32>::new();
         let sample = |event: EventRow| {
             let mut data: Value = serde_json::from_str(&event.data).ok()?;
             let usage = serde_json::from_value::<Usage>(data.get_mut("usage")?.take()).ok()?;
             // An earlier session of the same name is another one.
-            (usage.time >= session.doc().created).then_some(usage)
+            if usage.time < session.doc().created {
+                return None;
+            }
+            let of_commands = data.get_mut("commands").map(Value::take).unwrap_or_default();
+            let of_commands = serde_json::from_value::<Vec<SampleOfCommand>>(of_commands);
+            for SampleOfCommand { command, usage } in of_commands.unwrap_or_default() {
+                let most = most_processes.entry(command).or_default();
+                *most = usage.most_processes.max(*most);
+            }
+            Some(usage)
         };
-        session.live().usage = told.into_iter().filter_map(sample).collect();
+        let samples = told.into_iter().filter_map(sample).collect();
+        session.live().usage = samples;
+        for (number, most) in most_processes {
+            if self.command(session, number).is_ok_and(|command| is_running(command.state)) {
+                session.see_processes(number, most);
+            }
+        }
         Ok(())
     }
 
@@ -318,6 +357,23 @@ impl Daemon {
         let _turn = session.turn.lock().await;
         let why = "it is over its limit on disk: raise it with `cowork set --disk`, then resume";
         drop(self.freeze(session, Some(why)).await);
+    }
+}
+
+/// What a command uses, as it is told with a sample of its session.
+#[derive(Debug, Serialize, Deserialize)]
+struct SampleOfCommand {
+    command: u32,
+    usage: UsageOfCommand,
+}
+
+impl Session {
+    /// A command was seen to have so many processes: the most that it was ever seen to have.
+    fn see_processes(&self, command: u32, count: u32) -> u32 {
+        let mut live = self.live();
+        let most = live.most_processes.entry(command).or_default();
+        *most = count.max(*most);
+        *most
     }
 }
 

@@ -1,14 +1,14 @@
 //! What a session has used, over all its sandboxes and all daemons.
 
 use crate::for_everyone;
-use crate::look::{Process, until};
+use crate::look::{Process, until, until_some};
 use crate::room::{Room, typed};
 use crate::site::Site;
 use cowork_client::http::Method;
 use cowork_client::types::{State, Usage, UsageOfCommand};
 use cowork_testbed::Person;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 for_everyone!(
@@ -164,6 +164,18 @@ fn a_command_is_measured_while_it_runs_and_at_its_end(person: Person) {
         !storage || now.written >= 4 << 20,
         "the session wrote, and so did the command: {now:?}"
     );
+    // It is told with the samples of its session.
+    let sampled = until_some("both are sampled", || {
+        let events = site.events(&[("type", "usage.sample"), ("session", room.id())]);
+        let commands = events.into_iter().rev().map(|mut event| event.data["commands"].take());
+        commands.map(typed::<Vec<Value>>).find(|commands| commands.len() == 2)
+    });
+    let of = |number: u32| -> UsageOfCommand {
+        let found = sampled.iter().find(|sample| sample["command"] == json!(number));
+        typed(found.expect("it runs")["usage"].clone())
+    };
+    assert_eq!((of(number).processes, of(other).processes), (2, 1), "{sampled:?}");
+    assert!(of(number).memory >= 64 << 20 && of(number).cpu_us >= TAKES, "{sampled:?}");
     until("the other one computes", || of_command(room, other).cpu_us >= TAKES);
     assert_eq!(of_command(room, other).processes, 1);
     let close = room.at(&format!("/commands/{number}/stdin?close=true"));
@@ -171,6 +183,9 @@ fn a_command_is_measured_while_it_runs_and_at_its_end(person: Person) {
     let ended = room.ended(number).usage.expect("it is measured");
     let then = of_command(room, number);
     assert_eq!((then.memory, then.processes), (0, 0), "{then:?}");
+    assert!(now.most_processes >= 2 && then.most_processes >= 2, "{then:?} {now:?}");
+    let short = room.run("exec true").command;
+    assert_eq!(of_command(room, short.number).most_processes, 1);
     assert_eq!(then.cpu_us, ended.user_us + ended.system_us);
     assert!(then.cpu_us + 50_000 >= now.cpu_us, "{then:?} {now:?}");
     assert!(then.memory_peak >= 64 << 20, "{then:?}");

@@ -28,7 +28,7 @@ class Reason:
     code: str
     """Stable between versions: ``timeout``, ``cancelled``, ``not-found``, ``not-executable``,
     ``bad-cwd``, ``bad-command``, ``failed``, ``sandbox-lost``, ``stopped``, ``revoked``,
-    ``time-over``.
+    ``time-over``, ``memory``.
     """
     sentence: str
     """For people."""
@@ -79,6 +79,8 @@ class CommandUsage:
     """Bytes read from storage."""
     written: int
     """Bytes written to storage."""
+    processes: int
+    """Most processes that it was seen to have at a time."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Command:
     state: CommandState
     """Where it is in its life."""
     reason: Reason | None
-    """Why it was refused, interrupted or ended by us."""
+    """Why it was refused or interrupted, or ended by us or by a limit."""
     pid: int | None
     """Its process id in the session."""
     streams: Streams
@@ -147,6 +149,8 @@ class UsageOfCommand:
     """The first of them."""
     wall_ms: int
     """Milliseconds since it was started, or from start to end."""
+    most_processes: int
+    """Most processes that it was seen to have at a time: whenever it was measured."""
 
 
 Whom = Literal["leader", "group", "foreground", "tree"]
