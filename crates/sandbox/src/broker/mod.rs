@@ -113,6 +113,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Older kernels wake this process on any CPU, which costs time and nothing else.
     cowork_sys::ignore(wake_synchronously(broker.listener.as_fd()));
+    broker.interrupt_orphans();
     if let Some(files) = &broker.files {
         files.wait_for_folders();
         let own = Arc::clone(&broker);
@@ -137,8 +138,19 @@ fn files_of(arguments: &[String]) -> Option<Files> {
 }
 
 impl Broker {
-    /// Takes over the calls that a broker before this one left unanswered. Each is in the slot of
-    /// the thread that received it, so that there are as many threads again.
+    /// Answers the calls that a broker before this one left unanswered and that need no more than that:
+    /// the keeper has the session stand still before it says which folders there are, and no process
+    /// does that in such a call.
+    fn interrupt_orphans(&self) {
+        let is_no_connection =
+            |slot: &usize| self.left(*slot).is_some_and(|call| !self.is_connect(&call));
+        for slot in (0..SLOTS).filter(is_no_connection) {
+            self.answer_orphan(slot);
+        }
+    }
+
+    /// Takes over the connections that a broker before this one left unanswered. Each is in the slot
+    /// of the thread that received it, so that there are as many threads again.
     fn take_over(self: &Arc<Self>) -> Result<(), Errno> {
         let left = (0..SLOTS).rfind(|slot| self.left(*slot).is_some()).unwrap_or(0);
         self.threads.store(left + 1, Ordering::SeqCst);
