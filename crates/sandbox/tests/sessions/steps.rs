@@ -1,14 +1,17 @@
 //! What is left when somebody is killed before any of its system calls: nothing.
 //!
-//! A tracer lets the keeper, its seed or the first process of a session go from call to call, and
-//! kills it when it is about to make the call with a certain number. The next round waits for one
+//! A tracer lets the keeper, its seed, the first process of a session or its broker go from call to
+//! call, and kills it when it is about to make the call with a certain number. The next round waits for one
 //! more, until the work is done before. So there is no step at which nobody was killed.
 
-use crate::bench::{Bench, Room, as_everybody_apart, grant_of, new_plan};
+use crate::bench::{Bench, Room, as_everybody_apart, event, eventually, grant, grant_of, new_plan};
+use crate::broker::brokers;
 use crate::death::{
     adopt_orphans, assert_no_groups_left, assert_nobody_left, assert_same_mounts, mounts, seed_of,
 };
-use cowork_api::keeper::Request;
+use cowork_api::egress::Socket;
+use cowork_api::guest::{Ending, FromInit, ToInit};
+use cowork_api::keeper::{Message, Request};
 use cowork_api::plan::Access;
 use cowork_sandbox::client::{ClientError, Keeper};
 use std::io::{BufRead, BufReader};
@@ -16,7 +19,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Kills a running process before its call with a certain number, or, with `child`, the first one
-/// that it makes. Says `ready` when it counts, and `killed` when it is about to kill. Calls that change
+/// that it makes. With `threads` the calls of all its threads count. Says `ready` when it counts, and `killed` when it is about to kill. Calls that change
 /// nothing beyond the process itself are not counted: between them everything stays as it is.
 const TRACER: &str = "
 import ctypes, os, platform, signal, struct, sys
@@ -34,9 +37,14 @@ O_CREAT = 0o100
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 left, first, of_child = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == 'child'
-options = TELL_CALLS | (TELL_FORK | TELL_CLONE if of_child else 0)
-if libc.ptrace(SEIZE, first, None, options) or libc.ptrace(INTERRUPT, first, None, None):
-    sys.exit(f'it cannot be traced: {os.strerror(ctypes.get_errno())}')
+options = TELL_CALLS | {'itself': 0, 'threads': TELL_CLONE, 'child': TELL_FORK | TELL_CLONE}[sys.argv[3]]
+seized = set()
+while new := {int(thread) for thread in os.listdir(f'/proc/{first}/task')} - seized:
+    for thread in new:
+        # One that a seized thread has just started is traced already.
+        if libc.ptrace(SEIZE, thread, None, options) == 0: libc.ptrace(INTERRUPT, thread, None, None)
+        elif thread == first: sys.exit(f'it cannot be traced: {os.strerror(ctypes.get_errno())}')
+    seized |= new
 def is_counted(process):
     info = ctypes.create_string_buffer(88)
     libc.ptrace(CALL_INFO, process, ctypes.c_void_p(88), ctypes.cast(info, ctypes.c_void_p))
@@ -63,6 +71,7 @@ enum Victim {
     Keeper,
     Seed,
     First,
+    Broker,
 }
 
 struct Tracer {
@@ -77,6 +86,7 @@ impl Tracer {
             Victim::Keeper => (i32::try_from(keeper.pid()).expect("it is small"), "itself"),
             Victim::Seed => (seed_of(keeper.pid()), "itself"),
             Victim::First => (seed_of(keeper.pid()), "child"),
+            Victim::Broker => (broker_of(keeper), "threads"),
         };
         let mut child = Command::new("python3")
             .args(["-S", "-E", "-c", TRACER])
@@ -104,6 +114,12 @@ impl Tracer {
     }
 }
 
+/// The broker that a keeper has, or has started again by then.
+fn broker_of(keeper: &Keeper) -> i32 {
+    assert!(eventually(|| brokers(keeper).len() == 1), "there is no broker");
+    brokers(keeper)[0]
+}
+
 /// A session, and what is done to one while it lives.
 fn work(keeper: &mut Keeper, folder: &Path) -> Result<(), ClientError> {
     let (status, _session) = keeper.create(new_plan())?;
@@ -114,6 +130,73 @@ fn work(keeper: &mut Keeper, folder: &Path) -> Result<(), ClientError> {
     keeper.call(Request::Thaw { session: session() })?;
     keeper.call(Request::Revoke { session: session(), name: "project".to_owned() })?;
     keeper.call(Request::Destroy { session: session() })?;
+    Ok(())
+}
+
+/// Writes in a folder, and connects to a socket of its own. A call that a broker had in work when it
+/// was killed says `EINTR`, and may have been carried out.
+const BUSY: &str = "
+import errno, os, socket, sys
+os.chdir(sys.argv[1])
+def done(act):
+    while True:
+        try: return act()
+        except InterruptedError: pass
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOENT, errno.EISCONN, errno.EINVAL): return
+            raise
+done(lambda: os.mkdir('made'))
+with open('made/file', 'w') as file: file.write('written')
+done(lambda: os.rename('made/file', 'made/other'))
+assert open('made/other').read() == 'written'
+here, listener, peer = f'/tmp/{os.getpid()}', socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+done(lambda: listener.bind(here))
+listener.listen(1)
+peer.setblocking(False)
+done(lambda: peer.connect(here))
+peer.send(b'x')
+assert listener.accept()[0].recv(1) == b'x'
+done(lambda: os.unlink('made/other'))
+done(lambda: os.rmdir('made'))
+";
+
+/// Runs that program to its end, if there is one.
+fn keep_busy(room: &mut Room) -> Result<Ending, ClientError> {
+    let folder = room.granted("project");
+    let mut execute = room.execute(&["/usr/bin/python3", "-I", "-S", "-c", BUSY, &folder]);
+    execute.stdio = Default::default();
+    room.session.send(&ToInit::Execute(execute), &[])?;
+    loop {
+        match room.session.receive()?.0 {
+            FromInit::Started { .. } => {}
+            FromInit::Ended { ending, .. } => return Ok(ending),
+            other => panic!("unasked: {other:?}"),
+        }
+    }
+}
+
+fn run_busy(room: &mut Room) -> (Ending, String) {
+    let folder = room.granted("project");
+    room.run(&["/usr/bin/python3", "-I", "-S", "-c", BUSY, &folder])
+}
+
+/// A keeper with a session that may change the folder.
+fn busy_room(bench: &Bench, folder: &Path) -> (Keeper, Room) {
+    let (mut keeper, room) = bench.room();
+    grant(&mut keeper, &room, grant_of(folder, "project", Access::Write)).expect("granted");
+    (keeper, room)
+}
+
+/// What is asked of a keeper while a session works: sockets in its network, a broker, another access.
+fn work_inside(keeper: &mut Keeper, room: &mut Room, folder: &Path) -> Result<(), ClientError> {
+    let sockets = vec![Socket::Port(443)];
+    keeper.call(Request::Listen { session: room.id(), sockets })?;
+    if keep_busy(room)? != Ending::Status(0) {
+        // What a command does fails when nobody is there any more who decides it.
+        return Err(ClientError::Gone("keeper"));
+    }
+    let wanted = grant_of(folder, "project", Access::Read);
+    keeper.call(Request::Regrant { session: room.id(), grant: wanted })?;
     Ok(())
 }
 
@@ -185,5 +268,64 @@ fn a_first_process_killed_before_any_of_its_calls_is_no_session() {
             killed
         });
         assert!(calls > 40, "{calls}");
+    });
+}
+
+#[test]
+fn a_keeper_killed_while_a_session_works_leaves_nothing() {
+    as_everybody_apart(|bench| {
+        adopt_orphans();
+        let before = mounts();
+        let folder = bench.folder("project");
+        let mut call = 0;
+        loop {
+            let (mut keeper, mut room) = busy_room(bench, folder.path());
+            let tracer = Tracer::attach(&keeper, Victim::Keeper, call);
+            let worked = work_inside(&mut keeper, &mut room, folder.path());
+            let killed = tracer.end();
+            let what = format!("killed before call {call}");
+            assert!(killed || worked.is_ok(), "{what}: {worked:?}");
+            drop((keeper, room));
+            assert_nobody_left(&what);
+            if !killed {
+                break;
+            }
+            call += 1;
+        }
+        assert_same_mounts(&before);
+        assert_no_groups_left(bench);
+        println!("it was killed before each of {call} calls");
+        assert!(call > 20, "{call}");
+    });
+}
+
+#[test]
+fn a_broker_killed_before_any_of_its_calls_costs_no_change() {
+    /// Kills of one session's; a keeper starts a broker that often and more.
+    const KILLS: usize = 80;
+    as_everybody_apart(|bench| {
+        let folder = bench.folder("project");
+        let (mut keeper, mut room) = busy_room(bench, folder.path());
+        let well = (Ending::Status(0), String::new());
+        let mut call = 0;
+        loop {
+            assert_eq!(run_busy(&mut room), well);
+            let tracer = Tracer::attach(&keeper, Victim::Broker, call);
+            let worked = run_busy(&mut room);
+            let killed = tracer.end();
+            assert_eq!(worked, well, "killed before call {call}");
+            assert_eq!(std::fs::read_dir(folder.path()).expect("ours").count(), 0, "call {call}");
+            if !killed {
+                break;
+            }
+            let session = room.id();
+            assert_eq!(event(&mut keeper), Message::BrokerRestarted { session });
+            call += 1;
+            if call % KILLS == 0 {
+                (keeper, room) = busy_room(bench, folder.path());
+            }
+        }
+        println!("it was killed before each of {call} calls");
+        assert!(call > 20, "{call}");
     });
 }
