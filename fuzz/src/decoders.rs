@@ -1,6 +1,9 @@
 //! Messages: a packet is one message or none, and what was understood can be said again.
 
 use crate::Reached;
+use cowork_api::files::{
+    Ask, BrokeredFolder, FromBroker, NamePolicy, NameRule, Refusal as Refused, Rules, ToBroker,
+};
 use cowork_api::guest::{
     Began, Begin, Ending, Execute, FromInit, Probe, Refusal, Stdio, ToInit, Usage, Whom,
 };
@@ -9,6 +12,8 @@ use cowork_api::keeper::{
     LimitState, Message, Reply, Request, Revoked, Status, Strength,
 };
 use cowork_api::plan::{Access, Grant, Identity, Layer, Right, SessionPlan, Wall};
+use cowork_api::seed::{Beside, FromSeed, Furnishing, Groups, Ids, ToSeed};
+use cowork_api::starter::{FromStarter, ToStarter};
 use cowork_api::{decode, encode};
 use cowork_policy::plan::{
     GrantRequest, Home, HostSystem, SessionRequest, Strictness, TopEntry, compile,
@@ -26,6 +31,18 @@ pub fn guest(input: &[u8]) -> Reached {
 /// Messages between a client and its keeper.
 pub fn keeper(input: &[u8]) -> Reached {
     one::<Call>(input).and(one::<Message>(input))
+}
+
+/// Messages between a keeper and the broker of a session.
+pub fn broker(input: &[u8]) -> Reached {
+    one::<ToBroker>(input).and(one::<FromBroker>(input))
+}
+
+/// Messages between a keeper and the processes that it makes others by.
+pub fn seed(input: &[u8]) -> Reached {
+    let seed = one::<ToSeed>(input).and(one::<FromSeed>(input));
+    let starter = one::<ToStarter>(input).and(one::<FromStarter>(input));
+    seed.and(one::<Furnishing>(input)).and(starter)
 }
 
 fn one<T>(packet: &[u8]) -> Reached
@@ -151,6 +168,79 @@ pub(crate) fn keeper_seeds() -> Vec<Vec<u8>> {
     seeds.push(encode(&Message::SessionEnded { session: session(), reason }));
     seeds.push(encode(&Message::BrokerRestarted { session: session() }));
     seeds
+}
+
+pub(crate) fn broker_seeds() -> Vec<Vec<u8>> {
+    let text = || "made up".to_owned();
+    let rule = NameRule { pattern: "*.key".to_owned(), policy: NamePolicy::Deny, reason: text() };
+    let rules =
+        || Rules { names: vec![rule.clone()], blocked: vec!["exe".to_owned()], ..Rules::default() };
+    let folder = BrokeredFolder {
+        name: "site".to_owned(),
+        path: b"/home/ada/site".to_vec(),
+        at: b"/sessions/zealous-gauss/mnt/site".to_vec(),
+        folder: Identity { device: 1, inode: 2 },
+        below: b"ada/site".to_vec(),
+        trash: true,
+        submounts: vec![b"inner".to_vec()],
+        owner: Some((1000, 1000)),
+        rules: rules(),
+    };
+    let ask = Ask {
+        ask: 1,
+        grant: "site".to_owned(),
+        path: b"a.key".to_vec(),
+        operation: "write".to_owned(),
+        reason: text(),
+        process: "vim".to_owned(),
+    };
+    let refusal = Refused {
+        grant: "site".to_owned(),
+        path: b"a.key".to_vec(),
+        operation: "write".to_owned(),
+        reason: text(),
+        process: "vim".to_owned(),
+    };
+    let told = [
+        ToBroker::Folder(Box::new(folder)),
+        ToBroker::Remove { name: "site".to_owned() },
+        ToBroker::Rules { name: "site".to_owned(), rules: rules() },
+        ToBroker::Answer { ask: 1, allowed: true },
+        ToBroker::Boundary,
+        ToBroker::Settle { number: 1 },
+    ];
+    let said = [
+        FromBroker::Ask(ask),
+        FromBroker::Withdrawn { ask: 1 },
+        FromBroker::Refused(refusal),
+        FromBroker::Settled { number: 1 },
+        FromBroker::RefusedMore { count: 1 },
+    ];
+    [told.map(|message| encode(&message)).to_vec(), said.map(|message| encode(&message)).to_vec()]
+        .concat()
+}
+
+pub(crate) fn seed_seeds() -> Vec<Vec<u8>> {
+    let ids = Ids { inside: (1000, 1000), outside: (0, 0), groups: Groups::Dropped };
+    let sow = ToSeed::Sow {
+        ids,
+        birthplace: Beside::There,
+        network: Beside::Absent,
+        cradle: Beside::There,
+    };
+    let SessionPlan { id, own, profile, .. } = plan();
+    let furnishing = Furnishing { id, own, scratch: 1 << 20, profile, outlook: None };
+    vec![
+        encode(&sow),
+        encode(&ToSeed::Move),
+        encode(&FromSeed::Born { pid: 7 }),
+        encode(&FromSeed::Failed { errno: 1 }),
+        encode(&furnishing),
+        encode(&ToStarter::Start),
+        encode(&ToStarter::End { pid: 7 }),
+        encode(&FromStarter::Started { pid: 7 }),
+        encode(&FromStarter::Failed { errno: 1 }),
+    ]
 }
 
 fn grant() -> Grant {

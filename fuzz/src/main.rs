@@ -1,6 +1,6 @@
 //! Runs every target with random changes of known inputs. Needs nothing but a Rust compiler.
 //!
-//! `cowork-fuzz SECONDS` runs all of them for so long together; `cowork-fuzz TARGET FILE` runs
+//! `cowork-fuzz SECONDS` runs all of them for so long together, each for its share; `cowork-fuzz TARGET FILE` runs
 //! one on one input, to see a failure again. Chance is a fixed sequence: two runs of the same
 //! length on the same machine try nearly the same inputs.
 
@@ -51,9 +51,9 @@ fn again(name: &str, file: &Path) -> Result<(), String> {
 }
 
 fn all(time: Duration) -> Result<(), String> {
-    let share = time / u32::try_from(TARGETS.len()).unwrap_or(1);
-    let failures: Vec<String> =
-        TARGETS.iter().filter_map(|target| fuzz(target, share).err()).collect();
+    let shares: u32 = TARGETS.iter().map(|target| target.share).sum();
+    let tried = TARGETS.iter().map(|target| fuzz(target, time * target.share / shares));
+    let failures: Vec<String> = tried.filter_map(Result::err).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
