@@ -4,13 +4,13 @@ use crate::workspace::{Failure, Profile, built, line, succeed, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Depends on the package of the newest one of its kind.
-const NEWEST: &str = "linux-image-cloud-amd64";
+/// Depends on the package of the newest one of its kind. Those for clouds are without x32.
+const NEWEST: &str = "linux-image-amd64";
 
 /// The file of the kernel; unpacked first where it is missing.
 pub(crate) fn kernel() -> Result<PathBuf, Failure> {
     let programs = built(Profile::Dev)?;
-    let folder = programs.parent().unwrap_or(&programs).join("kernel");
+    let folder = programs.parent().unwrap_or(&programs).join("linux");
     if let Some(kernel) = unpacked(&folder) {
         println!("kernel: {}", kernel.file_name().unwrap_or_default().to_string_lossy());
         return Ok(kernel);

@@ -219,8 +219,11 @@ fn another_kernel() -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
+    // Some attacks are made there.
+    build(&["--quiet"])?;
     let mut test = demanding("kernel");
     test.arg("--nocapture").env("COWORK_KERNEL", kernel);
+    test.env("COWORK_ESCAPE", built(Profile::Dev)?.join("cowork-escape"));
     shown(test.env("COWORK_PROGRAMS", built(Profile::Release)?))
 }
 

@@ -156,11 +156,26 @@ crashing() {
     says "$1: and no crash in a session is seen" 1 "$(crashes)"
 }
 
+# What an attack says of itself: outside, and in a session. outside WHO ATTACK; inside WHO ATTACK PROFILE
+outside() { in_group $1 $GROUPS_ cowork-escape attack $2; }
+inside() { in_group $1 $GROUPS_ $once --profile $3 -- cowork-escape attack $2 2> /dev/null; }
+
+# The calls of x32, which have other numbers: no filter here allows one.
+x32() {
+    has "$1: outside there is x32" "WON " "$(outside $1 call.x32)"
+    has "$1: and what is its own" "WON " "$(outside $1 call.x32-own-numbers)"
+    says "$1: in a session there is none" "LOST ENOSYS" "$(inside $1 call.x32 strict)"
+    says "$1: nor in a nested one" "LOST ENOSYS" "$(inside $1 call.x32 nested)"
+    says "$1: nor what is its own" "LOST ENOSYS" "$(inside $1 call.x32-own-numbers strict)"
+    says "$1: nor that in a nested one" "LOST ENOSYS" "$(inside $1 call.x32-own-numbers nested)"
+}
+
 sh -c 'ulimit -c 0; kill -SEGV $$' 2> /dev/null
 says "outside, a crash is seen whatever the limit on core files is" 1 "$(crashes)"
 
 for person in user root; do
     crashing $person
+    x32 $person
     slice=$GROUPS_/$person
     mkdir $slice
     echo $ALL > $GROUPS_/cgroup.subtree_control
@@ -176,6 +191,13 @@ for person in user root; do
     fi
     terminal $person
 done
+
+# Who has every capability sets a floor to how readily sessions are ended, which supervisors of other
+# machines keep from root.
+score="cowork-escape attack oom-score-of-the-host oom-score=0"
+has "outside, a process takes its score back" "WON " "$(in_group root $GROUPS_ $score)"
+says "a session of root's keeps its own" "LOST EACCES" \
+    "$(in_group root $GROUPS_ $once -- $score inside=yes 2> /dev/null)"
 
 # The daemon, live folders and undo. As an ordinary user: this kernel cannot show the files of a file
 # system in memory as another's, which root's sessions need.
@@ -203,6 +225,18 @@ as_user $cowork pause tried-here > /dev/null
 has "it is paused" "paused" "$(as_user $cowork status tried-here)"
 as_user $cowork resume tried-here > /dev/null
 says "and goes on" well "$(as_user $cowork exec tried-here -- echo well)"
+# A file that the broker refuses, opened by a call that it is not handed.
+canary=/home/user/mnt/yard/ground-x32/protected/canary
+mkdir -p ${canary%/*}
+echo untouched > $canary
+chown -R user:user /home/user/mnt
+as_user $cowork grant tried-here mnt/yard > /dev/null
+as_user $cowork protect add tried-here 'protected/**' --deny --grant yard > /dev/null
+says "a refused file is not opened by x32" "LOST ENOSYS" \
+    "$(as_user $cowork exec tried-here -- cowork-escape attack handle.x32 token=x32)"
+says "and stays as it was" untouched "$(cat $canary)"
+has "outside, it is opened" "WON " "$(as_user cowork-escape attack handle.x32 token=x32)"
+says "and changed" "x32ouched" "$(cat $canary)"
 as_user $cowork rm tried-here > /dev/null
 has "the record is whole" "whole" "$(as_user $cowork audit verify)"
 as_user $cowork daemon --stop > /dev/null

@@ -4,7 +4,8 @@
 //!
 //! The kernel is Debian's own, in an emulated machine whose whole file system is one archive: the
 //! programs, busybox, and `guest.sh`, which tries things and says how each went. `cargo xtask test`
-//! gets the kernel; `COWORK_KERNEL` names it. Without it these tests are ignored, and counted as such.
+//! gets the kernel; `COWORK_KERNEL` names it, and `COWORK_ESCAPE` the program with the attacks, of which
+//! some need this kernel. Without them these tests are ignored, and counted as such.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
@@ -55,6 +56,10 @@ fn file_system() -> Vec<u8> {
         let name = entry.file_name().to_string_lossy().into_owned();
         archive.copy(&format!("opt/cowork/{name}"), &entry.path());
     }
+    let escape = std::env::var_os("COWORK_ESCAPE")
+        .expect("`COWORK_ESCAPE` names the program with the attacks: see `cargo xtask test`");
+    // Sessions see it there too.
+    archive.copy("usr/bin/cowork-escape", Path::new(&escape));
     let passwd = "root:x:0:0:root:/root:/bin/sh\nuser:x:1001:1001:user:/home/user:/bin/sh\n";
     archive.text("etc/passwd", passwd, 0o644);
     archive.text("etc/group", "root:x:0:\nuser:x:1001:\n", 0o644);
@@ -93,7 +98,9 @@ fn an_older_kernel_with_cgroup_v2() {
     let files = folder.write("files", file_system());
     let mut machine = Command::new("qemu-system-x86_64");
     machine.args(["-accel", "tcg", "-m", "2G", "-smp", "2", "-nic", "none", "-nographic"]);
-    machine.args(["-no-reboot", "-append", "console=ttyS0 loglevel=1 panic=1 lsm=landlock"]);
+    // Debian's kernel has the calls of x32, and answers them when it is told to.
+    let line = "console=ttyS0 loglevel=1 panic=1 lsm=landlock syscall.x32=y";
+    machine.args(["-no-reboot", "-append", line]);
     machine.arg("-kernel").arg(kernel).arg("-initrd").arg(files);
     machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut machine = Machine(machine.spawn().expect("the emulator is installed"));
