@@ -129,10 +129,11 @@ impl Site {
             command.arg("setpriv").args([format!("--reuid={uid}"), format!("--regid={uid}")]);
             command.arg("--clear-groups");
         }
-        // It stays, whether or not it has something to do, until this process ends; one that is
-        // killed is followed by another.
+        // It stays, whether or not it has something to do, until this process ends, and its sessions with
+        // it; one that is killed is followed by another.
         let script = "while :; do \"$1\" --stay >/dev/null 2>>\"$2\" & echo $! >\"$3\"; wait $!; done \
-                      & server=$!; echo ready; cat >/dev/null; kill $server; kill $(cat \"$3\"); wait";
+                      & server=$!; echo ready; cat >/dev/null; kill $server; \
+                      \"${1%d}\" daemon --stop 2>/dev/null || kill $(cat \"$3\"); wait";
         command.args(["bash", "-c", script, "bash"]);
         command.arg(programs.join("coworkd")).arg(folder.write("daemon.log", ""));
         command.arg(folder.write("run/daemon.pid", ""));
