@@ -3,6 +3,7 @@
 use crate::book::Book;
 use crate::engine::{self, Engine, Room};
 use crate::options::Options;
+use crate::plain::Small;
 use crate::site::Site;
 use crate::stopped::Stopped;
 use cowork_policy::Access;
@@ -18,6 +19,8 @@ pub(crate) const REVOKE_HELD: &str = "revoke, 4 holders killed";
 pub(crate) const PAUSE: &str = "pause of 20 processes";
 pub(crate) const RESUME: &str = "resume of 20 processes";
 pub(crate) const TEARDOWN: &str = "end with 20 processes";
+/// What of that is the kernel's, whoever asks for it.
+const KERNEL: &str = "end of 20 processes in bare namespaces";
 
 /// The ways to hold on to a folder: a working directory, an open folder, an open file, a mapping.
 const HOLDS: [&str; 4] = ["directory", "folder", "file", "mapping"];
@@ -27,6 +30,10 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
     let other = engine::grant_of(&site.other(), Access::Read)?;
     let project = engine::project(site)?;
     let (room, _) = engine.create(std::slice::from_ref(&project))?;
+    let mut kernel = match site.need_built() {
+        Ok(()) => Some(Small::start(&site.project().join("crowd"), &[])?),
+        Err(_) => None,
+    };
     for round in 0..options.effort.pick(5, 100) {
         // Several, because these are the shortest times of all. The first grant of a session makes
         // the map of user ids that the others use again.
@@ -48,9 +55,12 @@ pub(crate) fn measure(site: &Site, options: &Options, book: &mut Book) -> Result
             Ok(()) => {
                 revoke_held(&mut engine, &project, &other, book)?;
                 twenty(&mut engine, &project, book)?;
+                if let Some(kernel) = &mut kernel {
+                    book.took(KERNEL, kernel.time(b'1')?);
+                }
             }
             Err(stopped) => {
-                for name in [REVOKE_HELD, PAUSE, RESUME, TEARDOWN] {
+                for name in [REVOKE_HELD, PAUSE, RESUME, TEARDOWN, KERNEL] {
                     book.absent(name, &stopped.to_string());
                 }
             }

@@ -26,7 +26,7 @@ pub(crate) enum Which {
 #[derive(Debug)]
 pub(crate) enum Plain {
     /// By a small program of its own: nothing is cheaper.
-    Small { child: Child, ask: ChildStdin, answer: ChildStdout },
+    Small(Small),
     /// By this process, as a session's PID 1 does it.
     Own { stack: Stack, noop: PathBuf },
 }
@@ -36,31 +36,14 @@ impl Plain {
         if site.built.is_err() {
             return Ok(Self::Own { stack: Stack::default(), noop: site.noop() });
         }
-        let program = site.project().join("plain");
-        let failed = |error: &dyn std::fmt::Display| Stopped::at(program.display(), error);
-        let mut command = Command::new(&program);
-        command.arg(site.noop()).arg(TRUE).env_clear();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| failed(&error))?;
-        match (child.stdin.take(), child.stdout.take()) {
-            (Some(ask), Some(answer)) => Ok(Self::Small { child, ask, answer }),
-            _ => Err(failed(&"it has no streams")),
-        }
+        let programs = [site.noop(), TRUE.into()];
+        Small::start(&site.project().join("plain"), &programs).map(Self::Small)
     }
 
     /// Starts the program and waits for its end.
     pub(crate) fn time(&mut self, which: Which) -> Result<Duration, Stopped> {
         match self {
-            Self::Small { ask, answer, .. } => {
-                let failed = |error| Stopped::at("the small program that starts programs", error);
-                ask.write_all(if which == Which::Noop { b"1" } else { b"2" }).map_err(failed)?;
-                let mut bytes = [0; 8];
-                answer.read_exact(&mut bytes).map_err(failed)?;
-                let nanoseconds = u64::try_from(i64::from_ne_bytes(bytes));
-                nanoseconds
-                    .map(Duration::from_nanos)
-                    .map_err(|_negative| Stopped::new("a plain start failed"))
-            }
+            Self::Small(small) => small.time(if which == Which::Noop { b'1' } else { b'2' }),
             Self::Own { stack, noop } => {
                 own(if which == Which::Noop { noop } else { Path::new(TRUE) }, stack)
             }
@@ -68,13 +51,44 @@ impl Plain {
     }
 }
 
-impl Drop for Plain {
-    fn drop(&mut self) {
-        if let Self::Small { child, .. } = self {
-            // It would end by itself with its input; nothing of it is needed any more.
-            drop(child.kill());
-            drop(child.wait());
+/// A small program that does something for every byte that it reads, and answers with the time.
+#[derive(Debug)]
+pub(crate) struct Small {
+    child: Child,
+    ask: ChildStdin,
+    answer: ChildStdout,
+}
+
+impl Small {
+    pub(crate) fn start(program: &Path, words: &[PathBuf]) -> Result<Self, Stopped> {
+        let failed = |error: &dyn std::fmt::Display| Stopped::at(program.display(), error);
+        let mut command = Command::new(program);
+        command.args(words).env_clear();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(ask), Some(answer)) => Ok(Self { child, ask, answer }),
+            _ => Err(failed(&"it has no streams")),
         }
+    }
+
+    pub(crate) fn time(&mut self, what: u8) -> Result<Duration, Stopped> {
+        let failed = |error| Stopped::at("a small program that measures", error);
+        self.ask.write_all(&[what]).map_err(failed)?;
+        let mut bytes = [0; 8];
+        self.answer.read_exact(&mut bytes).map_err(failed)?;
+        let nanoseconds = u64::try_from(i64::from_ne_bytes(bytes));
+        nanoseconds
+            .map(Duration::from_nanos)
+            .map_err(|_negative| Stopped::new("what a small program measures has failed"))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // It would end by itself with its input; nothing of it is needed any more.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 

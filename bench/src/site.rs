@@ -33,11 +33,12 @@ impl Drop for Work {
 }
 
 /// The small programs, each with the options that its compiler needs.
-const SOURCES: [(&str, &str, &[&str]); 6] = [
+const SOURCES: [(&str, &str, &[&str]); 7] = [
     ("noop", include_str!("../programs/noop.c"), &["-nostdlib", "-s"]),
     ("plain", include_str!("../programs/plain.c"), &[]),
     ("holder", include_str!("../programs/holder.c"), &[]),
     ("steady", include_str!("../programs/steady.c"), &[]),
+    ("crowd", include_str!("../programs/crowd.c"), &[]),
     ("relay", include_str!("../programs/relay.c"), &[]),
     ("files", include_str!("../programs/files.c"), &["-pthread"]),
 ];
