@@ -2,8 +2,9 @@
 //!
 //! A program that looks a name up gets an address out of a range that leads nowhere but here; the
 //! connection that it then makes to it tells the name. A name has the same IPv4 and IPv6 address for
-//! as long as the session lives: where it is put depends on the name alone, and on the names before
-//! it only where two would share a place.
+//! as long as the process lives, and from the next one the same again: where it is put depends on the
+//! name alone, and on the names before it only where two would share a place. The next process knows
+//! no address before its name was asked for.
 //!
 //! Deliberately absent: forgetting. A program may keep an address for ever, so an address never
 //! stands for another name; when all places are taken, no name gets a new one. A secret in the choice
