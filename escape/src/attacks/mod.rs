@@ -8,6 +8,7 @@ mod egress;
 mod files;
 mod first;
 mod floods;
+mod greetings;
 mod keys;
 mod life;
 mod local;
@@ -46,6 +47,7 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     egress::TABLE,
     names::TABLE,
     web::TABLE,
+    greetings::TABLE,
     credentials::TABLE,
     life::TABLE,
     calls::TABLE,

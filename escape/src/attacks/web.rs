@@ -49,7 +49,7 @@ const fn header(name: &'static str, header: &'static str) -> Attack {
 }
 
 /// Something that arrives at the address of everybody else.
-const fn elsewhere(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn elsewhere(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let arrived = |stage: &Stage, shot: &Shot| stage.ears(shot, &["other"], &shot.token);
     Attack::new(CLASS, name, act, REFUSED).judged(arrived).in_town()
 }
@@ -66,7 +66,7 @@ const fn doubled(name: &'static str, headers: &'static str) -> Attack {
     attack(name, smuggle).word(headers)
 }
 
-const FRONTED: Permitted = Permitted::Everywhere(
+pub(super) const FRONTED: Permitted = Permitted::Everywhere(
     "what is inside of TLS to an allowed host is between both where no rule has it looked into",
 );
 
@@ -312,7 +312,7 @@ const QUOTA: usize = 64 * 1024;
 const PIECE: usize = 8 * 1024;
 
 /// Bytes that arrive at an allowed host although they begin TLS with another one.
-const fn hello(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn hello(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let arrived = |stage: &Stage, shot: &Shot| stage.ears(shot, &["shared"], &shot.token);
     Attack::new(CLASS, name, act, REFUSED).judged(arrived).in_town()
 }
@@ -490,7 +490,7 @@ fn tunnel(scene: &Scene, host: &str, port: u16) -> Result<TcpStream, Lost> {
 }
 
 /// Says the token to a host through the proxy.
-fn by_proxy(scene: &Scene, host: &str) -> Outcome {
+pub(super) fn by_proxy(scene: &Scene, host: &str) -> Outcome {
     let mut stream = tunnel(scene, host, 80)?;
     let text = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", scene.token()?);
     verdict(&exchange(&mut stream, text.as_bytes())?)

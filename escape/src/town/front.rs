@@ -58,6 +58,8 @@ pub(super) fn open(folder: &Path) -> io::Result<()> {
                 let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
                 tokio::spawn(listen(listener, port, acceptor.clone()));
             }
+            let newer = TcpListener::bind((super::OTHER_6, 80)).await?;
+            tokio::spawn(listen(newer, 80, acceptor.clone()));
             cowork_sys::ignore(ready.send(()));
             std::future::pending::<io::Result<()>>().await
         })
@@ -83,6 +85,7 @@ async fn serve(
     let ear = match stream.local_addr()?.ip() {
         IpAddr::V4(super::SHARED) => "shared",
         IpAddr::V4(super::OTHER) => "other",
+        IpAddr::V6(super::OTHER_6) => "other",
         IpAddr::V4(super::PRIVATE) => "private",
         _ => "metadata",
     };

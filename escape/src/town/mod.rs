@@ -16,7 +16,7 @@ use cowork_testbed::{Folder, Person};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +26,10 @@ use std::time::{Duration, Instant};
 pub(crate) const SHARED: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 7);
 /// Everybody else.
 pub(crate) const OTHER: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 8);
+/// The same by the newer protocol.
+pub(crate) const OTHER_6: Ipv6Addr = Ipv6Addr::new(0x2a00, 0x1122, 0x3344, 0, 0, 0, 0, 8);
+/// The defended computer itself, by that protocol.
+const HERE_6: Ipv6Addr = Ipv6Addr::new(0x2a00, 0x1122, 0x3344, 0, 0, 0, 0, 1);
 /// The defended computer itself.
 pub(crate) const HERE: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 1);
 /// A host of a private network.
@@ -388,6 +392,11 @@ fn wire(here: &str, there: &str) -> Result<(), Lost> {
     for (name, device, address, length) in addresses {
         let address = format!("{address}/{length}");
         run("ip", &["-n", name, "address", "add", &address, "dev", device])?;
+    }
+    for (name, device, address) in [(here, "w0", HERE_6), (there, "w1", OTHER_6)] {
+        // Nobody else has it, so that it need not be asked who does.
+        let address = format!("{address}/64");
+        run("ip", &["-n", name, "address", "add", &address, "dev", device, "nodad"])?;
     }
     for (name, device) in [(here, "w0"), (there, "w1")] {
         run("ip", &["-n", name, "link", "set", device, "up"])?;
