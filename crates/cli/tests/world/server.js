@@ -152,6 +152,10 @@ function serve(scheme) {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.write('data: one\n\n');
         setTimeout(() => response.end('data: two\n\n'), 700);
+      } else if (path === '/recorded') {
+        // Who asked is still there when somebody looks for them.
+        response.writeHead(200, { 'content-type': 'text/plain' });
+        setTimeout(() => response.end('recorded\n'), 300);
       } else if (path.startsWith('/coded/')) {
         const coding = path.slice('/coded/'.length);
         response.writeHead(200, { 'content-type': 'text/plain', 'content-encoding': coding });
