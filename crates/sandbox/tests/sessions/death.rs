@@ -379,11 +379,18 @@ fn seed_to_be(keeper: u32) -> i32 {
     seed.expect("it was found")
 }
 
+/// Whether a process is the first one of a pid namespace: a copy of the seed that waits for a session.
+fn is_first(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.is_some_and(|numbers| numbers.split_whitespace().next_back() == Some("1"))
+}
+
 /// The keeper's child that is its seed by now.
 pub(crate) fn seed_of(keeper: u32) -> i32 {
     let named = |pid: &i32| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.trim_end() == "cowork-seed" && state_of(*pid) != Some('Z')
+        name.trim_end() == "cowork-seed" && state_of(*pid) != Some('Z') && !is_first(*pid)
     };
     let all = || descendants(i32::try_from(keeper).expect("it is small"));
     let mut seed = None;
