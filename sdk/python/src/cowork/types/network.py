@@ -316,8 +316,9 @@ class Traffic:
     flows: list[NetworkFlow]
     """What flows now."""
     hosts: list[HostTraffic]
-    """What went where, the most first. What reached nobody is not in it, nor what came in by a
-    published port.
+    """What went where, the most first.
+
+    What reached nobody is not in it, nor what came in by a published port.
     """
 
 
