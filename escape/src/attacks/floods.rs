@@ -33,7 +33,13 @@ const fn flood(
 
 pub(crate) const TABLE: &[Attack] = &[
     flood("flood.processes", processes, &[("EAGAIN", layer::LIMIT)]),
-    flood("flood.fork-bomb", bomb, &[("at the end", layer::LIMIT)]).judged(crowded),
+    // So many processes may take more memory than there is.
+    flood(
+        "flood.fork-bomb",
+        bomb,
+        &[("at the end", layer::LIMIT), ("exit 137", "limit, by a kill")],
+    )
+    .judged(crowded),
     flood("flood.processes-of-own-namespace", namespace_processes, &[("EAGAIN", layer::LIMIT)]),
     flood(
         "flood.memory-of-files",

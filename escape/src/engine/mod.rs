@@ -14,6 +14,7 @@ mod swapped;
 
 use crate::report::{Row, Verdict};
 use cowork_testbed::{Folder, Person};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -46,14 +47,16 @@ fn said_by_process_of(person: Person, profile: &str) -> Result<String, String> {
     std::fs::copy(own, &program).map_err(|error| format!("cannot copy the program: {error}"))?;
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
         .map_err(|error| format!("cannot open the copy to all: {error}"))?;
-    let output = person
-        .command(&program)
-        .arg("engine")
-        .arg(cowork_testbed::programs())
-        .arg(profile)
-        .current_dir("/")
-        .output()
-        .map_err(|error| format!("the attacker did not start: {error}"))?;
+    let mut command = person.command(&program);
+    command.arg("engine").arg(cowork_testbed::programs()).arg(profile).current_dir("/");
+    let output = loop {
+        match command.output() {
+            // Another thread has just started something, which still has the copy open for writing.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            output => break output,
+        }
+    };
+    let output = output.map_err(|error| format!("the attacker did not start: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if said.lines().last() == Some(END) {
         return Ok(said);
