@@ -261,15 +261,22 @@ fn a_killed_first_process_is_noticed_within_a_heartbeat(person: Person) {
     until("it is back", || room.state() == State::Ready);
 }
 
-/// A session whose sandbox was lost and cannot be made: its place for outputs is another folder.
-fn lost_for_good(site: &Site, place: &Folder) -> String {
+/// A session whose sandbox is lost and cannot be made: its place for outputs is another folder.
+fn lose<'a>(site: &'a Site, place: &Folder) -> Room<'a> {
     place.write("outputs/file", "");
     let outputs = place.path().join("outputs");
     let room = site.room(&json!({ "outputs": outputs }));
+    // Another folder in its place is not the one that was named.
     std::fs::rename(&outputs, place.path().join("before")).expect("the folder is ours");
     place.write("outputs/file", "");
     let init = Process::look(room.show().sandbox.expect("it has one").pid).expect("it runs");
     init.signal(Signal::KILL);
+    room
+}
+
+/// The same, after the first tries.
+fn lost_for_good(site: &Site, place: &Folder) -> String {
+    let room = lose(site, place);
     let tried = || site.events(&[("session", room.id()), ("type", "session.retry")]);
     // Four, or eight, seconds pass until the next try.
     until("it was tried", || tried().len() >= 3);
@@ -314,14 +321,8 @@ fn who_fails_again_and_again_can_be_stopped_and_removed(person: Person) {
 fn a_sandbox_that_cannot_be_made_is_given_up(person: Person) {
     let site = Site::with(person, &["--pool", "0"]);
     let place = Folder::new(person, "place");
-    place.write("outputs/file", "");
     let outputs = place.path().join("outputs");
-    let room = site.room(&json!({ "outputs": outputs }));
-    // Another folder in its place is not the one that was named.
-    std::fs::rename(&outputs, place.path().join("before")).expect("the folder is ours");
-    place.write("outputs/file", "");
-    let init = Process::look(room.show().sandbox.expect("it has one").pid).expect("it runs");
-    init.signal(Signal::KILL);
+    let room = lose(&site, &place);
     let end = Instant::now() + Duration::from_mins(1);
     while room.state() != State::Failed {
         assert!(Instant::now() < end, "it was not given up: {:?}", room.show());
