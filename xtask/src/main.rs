@@ -12,6 +12,7 @@
     reason = "a program for people in a terminal"
 )]
 
+mod ahead;
 mod api;
 mod fuzz;
 mod generate;
@@ -35,6 +36,7 @@ usage: cargo xtask VERB
 
   run -- ARGUMENTS…       build the programs, then run `cowork ARGUMENTS…`
   test                    install what the tests need, then run every check and every test
+  prepare                 install what the tests need, and nothing else
   tidy                    check the rules that the compiler does not know
   generate                write the manual page, the completions and the document of the API
   fuzz [SECONDS]          feed random bytes to every decoder and parser (60 seconds)
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let outcome = match (verb.to_str(), rest.as_slice()) {
         (Some("run"), rest) => run::run(rest),
         (Some("test"), []) => suite::test(),
+        (Some("prepare"), []) => ahead::prepare(),
         (Some("tidy"), []) => tidy::tidy(),
         (Some("generate"), []) => generate::generate(),
         (Some("fuzz"), rest) => fuzz::fuzz(rest),

@@ -4,8 +4,9 @@
 //! step is listed with its time, and those that did not run are listed as such: nothing is
 //! skipped silently.
 
+use crate::ahead::Ahead;
 use crate::workspace::{Failure, Profile, build, built, cargo, demanding, line, succeed};
-use crate::{api, fuzz, kernel, mcp, npm, packages, run, sdk, tidy};
+use crate::{api, fuzz, kernel, mcp, npm, run, sdk, tidy};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -22,26 +23,26 @@ const AT_ONCE: &str = "4";
 /// One thing that must hold.
 struct Step {
     name: &'static str,
-    check: fn() -> Result<(), Failure>,
+    check: fn(&mut Ahead) -> Result<(), Failure>,
 }
 
 /// From cheap to expensive, so that most mistakes are found early.
 const STEPS: [Step; 15] = [
-    Step { name: "packages of the system", check: packages::install },
-    Step { name: "format", check: format },
-    Step { name: "lints", check: lints },
-    Step { name: "documentation", check: documentation },
-    Step { name: "tidy", check: tidy::tidy },
-    Step { name: "programs", check: programs },
-    Step { name: "tests", check: tests },
-    Step { name: "another kernel", check: another_kernel },
-    Step { name: "requests made up", check: made_up },
-    Step { name: "MCP", check: tools },
-    Step { name: "Python SDK", check: sdk::check },
-    Step { name: "agents", check: real_agents },
-    Step { name: "escape", check: escape },
-    Step { name: "bench", check: bench },
-    Step { name: "fuzz", check: fuzz },
+    Step { name: "format", check: |_| format() },
+    Step { name: "lints", check: |_| lints() },
+    Step { name: "documentation", check: |_| documentation() },
+    Step { name: "tidy", check: |_| tidy::tidy() },
+    Step { name: "programs", check: |_| programs() },
+    Step { name: "packages of the system", check: Ahead::finish },
+    Step { name: "tests", check: |_| tests() },
+    Step { name: "another kernel", check: |_| another_kernel() },
+    Step { name: "requests made up", check: |_| made_up() },
+    Step { name: "MCP", check: |_| tools() },
+    Step { name: "Python SDK", check: |_| sdk::check() },
+    Step { name: "agents", check: |_| real_agents() },
+    Step { name: "escape", check: |_| escape() },
+    Step { name: "bench", check: |_| bench() },
+    Step { name: "fuzz", check: |_| fuzz() },
 ];
 
 /// How a step ended.
@@ -68,10 +69,11 @@ pub(crate) fn test() -> Result<(), Failure> {
     let mut failure = None;
     // Of an earlier run.
     left_out()?;
+    let mut ahead = Ahead::begin()?;
     for (number, (step, outcome)) in STEPS.iter().zip(&mut outcomes).enumerate() {
         heading(&format!("{}/{} {}", number + 1, STEPS.len(), step.name));
         let start = Instant::now();
-        let result = (step.check)();
+        let result = (step.check)(&mut ahead);
         let time = start.elapsed();
         match result {
             Ok(()) => {
@@ -294,10 +296,10 @@ mod tests {
         outcomes[4] = Outcome::Partly(Duration::from_secs(2), gaps.into());
         let text = summary(&outcomes);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "packages of the system   passed      1.2 s");
-        assert_eq!(lines[1], "format                   FAILED     61.0 s");
-        assert_eq!(lines[2], "lints                    not run");
-        assert_eq!(lines[3], "documentation            NOT RUN: nothing is there");
+        assert_eq!(lines[0], "format                   passed      1.2 s");
+        assert_eq!(lines[1], "lints                    FAILED     61.0 s");
+        assert_eq!(lines[2], "documentation            not run");
+        assert_eq!(lines[3], "tidy                     NOT RUN: nothing is there");
         assert!(lines[4].ends_with(" passed      2.0 s"), "{}", lines[4]);
         assert_eq!(lines[5].trim(), "NOT RUN: pip: no index");
         assert_eq!(lines[STEPS.len() + 2], "together                            65.2 s");
