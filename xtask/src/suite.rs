@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const FUZZ_TIME: Duration = Duration::from_secs(20);
 
 /// How many tests run at once: most of them wait for something most of the time.
-const AT_ONCE: &str = "4";
+const AT_ONCE: &str = "6";
 
 /// One thing that must hold.
 struct Step {
