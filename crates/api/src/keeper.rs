@@ -355,6 +355,9 @@ pub struct Measured {
 /// descriptors of a command: the egress process ends when nobody holds it any more.
 pub const EGRESS_LINE: u32 = u32::MAX;
 
+/// Under this number the file is kept in which the names of a session outlive an egress process.
+pub const EGRESS_NAMES: u32 = u32::MAX - 1;
+
 /// Most processes that are listed by name.
 pub const MAX_LISTED: usize = 256;
 

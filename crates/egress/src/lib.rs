@@ -24,6 +24,7 @@ pub mod flow;
 pub mod hello;
 pub mod house;
 pub mod http;
+mod kept;
 mod ledger;
 pub mod line;
 mod lookup;

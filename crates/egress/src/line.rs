@@ -233,6 +233,11 @@ impl Clerk {
                 self.house.quotas.tell_all();
             }
             ToEgress::Spent(spent) => self.house.quotas.restore(spent),
+            ToEgress::Names => {
+                // Without them names are learned as they are asked for.
+                let file = handles.into_iter().next();
+                cowork_sys::ignore(file.map(|file| self.house.names.keep_in(file)).transpose());
+            }
             ToEgress::Flows { number } => office.list(number),
             ToEgress::Publish { number, inside, outside } => {
                 let outside = self.published.publish(&self.house, inside, outside).await;

@@ -2,9 +2,9 @@
 //!
 //! A program that looks a name up gets an address out of a range that leads nowhere but here; the
 //! connection that it then makes to it tells the name. A name has the same IPv4 and IPv6 address for
-//! as long as the process lives, and from the next one the same again: where it is put depends on the
-//! name alone, and on the names before it only where two would share a place. The next process knows
-//! no address before its name was asked for.
+//! as long as its session runs: the process writes them down ([`crate::kept`]), and the next one begins
+//! with what is written. Where a name is put depends on the name alone, and on the names before it only
+//! where two would share a place.
 //!
 //! Deliberately absent: forgetting. A program may keep an address for ever, so an address never
 //! stands for another name; when all places are taken, no name gets a new one. A secret in the choice
@@ -12,7 +12,10 @@
 //! would then stand for another name. The session can therefore choose names that share a place; it
 //! gets no address for those that find none nearby.
 
+use crate::kept::Kept;
 use cowork_api::egress::{SYNTHETIC_V4, SYNTHETIC_V6};
+use cowork_sys::Errno;
+use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::iter;
@@ -52,6 +55,24 @@ pub struct Names {
 struct Table {
     by_name: HashMap<Arc<str>, u32>,
     by_place: HashMap<u32, Arc<str>>,
+    kept: Option<Kept>,
+}
+
+impl Table {
+    fn put(&mut self, place: u32, name: Arc<str>) {
+        self.by_name.insert(Arc::clone(&name), place);
+        self.by_place.insert(place, name);
+    }
+
+    /// Takes over a name of an earlier process. Whoever wrote it down is not believed to have kept to
+    /// what is written here.
+    fn restore(&mut self, place: u32, name: &str) {
+        let is_place = (1..=PLACES).contains(&place);
+        let is_new = !self.by_place.contains_key(&place) && !self.by_name.contains_key(name);
+        if is_place && is_new && self.by_name.len() < MAX_NAMES {
+            self.put(place, name.into());
+        }
+    }
 }
 
 impl Names {
@@ -71,10 +92,21 @@ impl Names {
         let tried = iter::successors(Some(wanted(name)), |place| Some(place % PLACES + 1));
         let mut free = tried.take(MAX_TRIES).filter(|place| !table.by_place.contains_key(place));
         let place = free.next().ok_or(Exhausted)?;
-        let name: Arc<str> = name.into();
-        table.by_name.insert(Arc::clone(&name), place);
-        table.by_place.insert(place, name);
+        if let Some(kept) = &table.kept {
+            // The name is of use without that, for as long as this process lives.
+            cowork_sys::ignore(kept.write(place, name));
+        }
+        table.put(place, name.into());
         Ok(at(place))
+    }
+
+    /// Begins with the names that earlier processes wrote down in a file, and goes on with it.
+    pub fn keep_in(&self, file: OwnedFd) -> Result<(), Errno> {
+        let kept = Kept::new(file)?;
+        let mut table = self.lock();
+        kept.read(|place, name| table.restore(place, name.as_str()))?;
+        table.kept = Some(kept);
+        Ok(())
     }
 
     /// The name that an address stands for.
@@ -145,6 +177,49 @@ mod tests {
         let first = one.addresses("a.example").unwrap();
         other.addresses("b.example").unwrap();
         assert_eq!(other.addresses("a.example"), Ok(first));
+    }
+
+    #[test]
+    fn the_next_process_knows_what_the_last_one_told() {
+        let file = crate::kept::file();
+        let last = Names::default();
+        last.keep_in(file.try_clone().unwrap()).unwrap();
+        // One of them is not where it would be put first.
+        last.lock().by_place.insert(wanted("b.example"), "crowd.example".into());
+        let known = ["a.example", "b.example"].map(|name| last.addresses(name).unwrap());
+        let next = Names::default();
+        next.keep_in(file.try_clone().unwrap()).unwrap();
+        for (name, known) in ["a.example", "b.example"].into_iter().zip(known) {
+            assert_eq!(next.name(known.v4.into()).as_deref(), Some(name));
+            assert_eq!(next.name(known.v6.into()).as_deref(), Some(name));
+            assert_eq!(next.addresses(name), Ok(known));
+        }
+        next.addresses("c.example").unwrap();
+        let after = Names::default();
+        after.keep_in(file).unwrap();
+        assert_eq!(after.lock().by_name.len(), 3);
+    }
+
+    #[test]
+    fn what_was_written_with_harm_in_mind_is_left_out() {
+        let file = crate::kept::file();
+        let kept = crate::kept::Kept::new(file.try_clone().unwrap()).unwrap();
+        // No host's, and beyond the last one; a name with two places.
+        for place in [0, PLACES + 1, 5, 6] {
+            kept.write(place, "a.example").unwrap();
+        }
+        let names = Names::default();
+        names.keep_in(file).unwrap();
+        assert_eq!(names.lock().by_place.keys().copied().collect::<Vec<_>>(), [5]);
+        let file = crate::kept::file();
+        let kept = crate::kept::Kept::new(file.try_clone().unwrap()).unwrap();
+        for place in 1..=PLACES {
+            kept.write(place, &format!("n{place}.example")).unwrap();
+        }
+        let names = Names::default();
+        names.keep_in(file).unwrap();
+        assert_eq!(names.lock().by_name.len(), MAX_NAMES);
+        assert_eq!(names.addresses("one.more"), Err(Exhausted));
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub enum ToEgress {
     Errand(Box<Errand>),
     /// What was used of what rules limit, as an earlier process told it. Sent before the first socket.
     Spent(Vec<Spent>),
+    /// The names that addresses of the session stand for are in the file beside this, of [`KEPT_NAMES`]
+    /// bytes, and are written there. Sent before the first socket.
+    Names,
 }
 
 /// What was used of what a rule limits, in the windows of the moment.
@@ -210,6 +213,9 @@ pub enum Socket {
 pub const SYNTHETIC_V4: ([u8; 4], u8) = ([198, 18, 0, 0], 15);
 /// Addresses that stand for names: a unique local prefix.
 pub const SYNTHETIC_V6: ([u16; 8], u8) = ([0xfd63, 0x6f77, 0x6f72, 0x6b00, 0, 0, 0, 0], 96);
+/// How long the file is in which the names of a session are kept: 256 bytes for each address of
+/// [`SYNTHETIC_V4`].
+pub const KEPT_NAMES: u64 = 256 << (32 - SYNTHETIC_V4.1);
 /// The port of the HTTP proxy, in the session's loopback.
 pub const HTTP_PROXY_PORT: u16 = 3128;
 /// The port of the SOCKS proxy, in the session's loopback.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 for_everyone!(
     an_egress_that_is_killed_in_the_middle_of_a_transfer_leaves_a_clean_end,
+    an_address_that_a_program_keeps_outlives_the_egress,
     files_of_the_name_lookup_may_be_replaced,
 );
 
@@ -79,6 +80,61 @@ fn an_egress_that_is_killed_in_the_middle_of_a_transfer_leaves_a_clean_end(perso
     site.say(&["audit", "verify"]).good();
 }
 
+/// Kills the way out of a session, and waits for the next one.
+fn kill_egress(site: &Site, id: &str) {
+    let before = egress(site, id).expect("there is one");
+    kill_process(before, Signal::KILL).expect("it is ours");
+    let begin = Instant::now();
+    while egress(site, id).is_none_or(|now| now == before) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "there is no other one");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn an_address_that_a_program_keeps_outlives_the_egress(person: Person) {
+    let site = Site::alone(person);
+    let id = site.say(&["new", "--allow", "web.example", "--allow", "denied.example"]).good();
+    let id = id.trim();
+    // The only question for these names that there is.
+    let address = |name: &str, kind: &str| {
+        let said = site.say(&["exec", id, "--", "getent", kind, name]).good();
+        said.split_whitespace().next().expect("an address").to_owned()
+    };
+    let (four, six) = (address("web.example", "ahostsv4"), address("web.example", "ahostsv6"));
+    let denied = address("denied.example", "ahostsv4");
+    // No name is asked for: what is connected to is an address.
+    let get = |address: &str, name: &str| {
+        let (host, url) = (format!("Host: {name}"), format!("http://{address}/kept"));
+        site.say(&["exec", id, "--", "curl", "-sS", "-m", "10", "-H", &host, &url])
+    };
+    let all = || {
+        assert_eq!(get(&four, "web.example").good(), "hello from web.example\n");
+        assert_eq!(get(&format!("[{six}]"), "web.example").good(), "hello from web.example\n");
+    };
+    kill_egress(&site, id);
+    all();
+    assert_eq!(get(&denied, "denied.example").good(), "hello from denied.example\n");
+    // What is known of a name is not what it may.
+    site.say(&["deny", id, "denied.example"]).good();
+    kill_egress(&site, id);
+    all();
+    let refused = get(&denied, "denied.example");
+    assert!(refused.code != 0 && !refused.out.contains("hello"), "{refused:?}");
+    let told = site.say(&["audit", id, "--json"]).good();
+    assert!(told.contains("denied-by-rule") && !told.contains("unknown-address"), "{told}");
+    // Both at once: the keeper has the names.
+    let before = egress(&site, id).expect("there is one");
+    site.kill_daemon();
+    kill_process(before, Signal::KILL).expect("it is ours");
+    let begin = Instant::now();
+    while egress(&site, id).is_none_or(|now| now == before) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "there is no other one");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    all();
+    site.say(&["rm", id]).good();
+}
+
 /// How much memory a process has that is its own, in bytes.
 fn memory(process: Pid) -> u64 {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
@@ -132,6 +188,8 @@ fn files_of_the_name_lookup_may_be_replaced(person: Person) {
         site.say(&["exec", id, "--", "curl", "-sS", "-m", "10", &url])
     };
     assert_eq!(get("web.example").good(), "hello from web.example\n");
+    let kept = site.say(&["exec", id, "--", "getent", "ahostsv4", "web.example"]).good();
+    let kept = kept.split_whitespace().next().expect("an address");
     let before = egress(&site, id).expect("there is one");
     // As programs do that manage a network: another file takes the place of the first.
     let hosts = site.folder.path().join("etc/hosts");
@@ -144,6 +202,9 @@ fn files_of_the_name_lookup_may_be_replaced(person: Person) {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_ne!(egress(&site, id), Some(before));
+    let url = format!("http://{kept}/kept");
+    let said = site.say(&["exec", id, "--", "curl", "-sS", "-H", "Host: web.example", &url]).good();
+    assert_eq!(said, "hello from web.example\n");
     let told = site.say(&["audit", id, "--json"]).good();
     assert!(told.contains("resolver-replaced"), "{told}");
     site.say(&["rm", id]).good();

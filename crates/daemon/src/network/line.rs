@@ -183,6 +183,11 @@ impl Line {
         Ok(())
     }
 
+    /// Hands over the file in which names outlive the process.
+    pub(crate) async fn hand_names(&self, names: &OwnedFd) -> Result<(), Trouble> {
+        self.send(&ToEgress::Names, &[names.as_fd()]).await
+    }
+
     /// Notes which ports it listens on.
     pub(crate) fn listens_on(&self, sockets: impl IntoIterator<Item = Socket>) {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);

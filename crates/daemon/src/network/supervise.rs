@@ -12,11 +12,13 @@ use crate::folders;
 use crate::session::Session;
 use crate::settings::Capture;
 use crate::trouble::Trouble;
-use cowork_api::egress::{Begin, FromEgress, Rules, Socket, ToEgress};
-use cowork_api::keeper::{EGRESS_LINE, Reply, Request};
+use cowork_api::egress::{Begin, FromEgress, KEPT_NAMES, Rules, Socket, ToEgress};
+use cowork_api::keeper::{EGRESS_LINE, EGRESS_NAMES, Reply, Request};
 use cowork_policy::egress::Matcher;
 use cowork_session::life::State;
+use cowork_sys::Errno;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
 use serde_json::json;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -84,7 +86,8 @@ impl Daemon {
             let log = self.folders.session(&session.id).join(LOG);
             line::launch(&self.engine, Some(&log)).await?
         };
-        let Started { pid, end, process } = starting.started().await?;
+        let (started, names) = tokio::join!(starting.started(), self.kept_names(session));
+        let (Started { pid, end, process }, names) = (started?, names?);
         let deposit = Request::Deposit { session: session.id.clone(), command: EGRESS_LINE };
         let deposited = self.engine.post(deposit, &[end.as_fd(), process.as_fd()]).await;
         let line = Arc::new(Line::new(end, pid, Some(process))?);
@@ -110,6 +113,7 @@ impl Daemon {
             line.tell(&ToEgress::Begin(Box::new(begin))).await?;
             let spent = session.settle(&self.book, |doc| doc.network.spent_by(&rules));
             line.tell(&ToEgress::Spent(spent)).await?;
+            line.hand_names(&names).await?;
             let (sockets, all_ports) = self.sockets(session, &rules).await?;
             line.hand_over(&sockets).await?;
             let ready = Line::ready(ready).await?;
@@ -134,6 +138,24 @@ impl Daemon {
         }
         self.watch_tokens();
         Ok(line)
+    }
+
+    /// The file in which the names of a session outlive its egress processes, and this daemon: the
+    /// keeper has it for as long as the session runs.
+    async fn kept_names(self: &Arc<Self>, session: &Session) -> Result<OwnedFd, Trouble> {
+        let (id, command) = (session.id.clone(), EGRESS_NAMES);
+        let withdraw = Request::Withdraw { session: id.clone(), command };
+        if let Ok((_, handles)) = self.engine.call(withdraw).await
+            && let Some(names) = handles.into_iter().next()
+        {
+            return Ok(names);
+        }
+        let names = empty_names().map_err(|errno| {
+            Trouble::host("cannot make the file for the names of a session", errno)
+        })?;
+        let deposit = Request::Deposit { session: id, command };
+        self.engine.post(deposit, &[names.as_fd()]).await?;
+        Ok(names)
     }
 
     /// Lets the keeper forget our end of the line.
@@ -304,6 +326,15 @@ impl Daemon {
             }
         }
     }
+}
+
+/// A file for names, which takes memory as they come and cannot be made longer.
+fn empty_names() -> Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create(c"cowork-names", flags)?;
+    rustix::fs::ftruncate(&file, KEPT_NAMES)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
 }
 
 /// Hears a process until it is gone, and starts another one if nobody wanted that.
