@@ -17,6 +17,7 @@ mod arrival;
 pub mod capture;
 pub mod confine;
 mod descriptors;
+mod desk;
 pub mod dial;
 mod dns;
 mod errand;

@@ -1,8 +1,9 @@
 //! What all flows of a session share: the rules of the moment, the user's answers, the record.
 
+use crate::desk::{Desk, Joined, Scope, Waiting};
 use crate::dial::Reached;
 use crate::flow::{Flow, Flows, Waits};
-use crate::ledger::{Ledger, MAX_PATH, shorten_target};
+use crate::ledger::{Ledger, shorten_target};
 use crate::renew::Renewals;
 use arc_swap::ArcSwap;
 use cowork_api::egress::{
@@ -10,7 +11,6 @@ use cowork_api::egress::{
     Source, Target, Timings, What,
 };
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment, Verdict};
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -22,12 +22,6 @@ pub use crate::refusal::Refusal;
 
 /// Longest that something waits for the user. The answer that comes later serves the next try.
 pub const PATIENCE: Duration = Duration::from_secs(55);
-/// How long a question stands after whoever asked it was told to try again.
-const STANDS: Duration = Duration::from_mins(10);
-/// How long an answer serves the next try.
-const SERVES: Duration = Duration::from_mins(2);
-/// Most asks that wait at a time.
-pub const MAX_ASKS: usize = 32;
 /// Longest list of flows in one message, in bytes: no message is larger than a packet.
 const LIST_BYTES: usize = 48 * 1024;
 
@@ -100,43 +94,8 @@ impl Allowed {
     }
 }
 
-#[derive(Debug, Default)]
-struct Desk {
-    last: u64,
-    /// Asks that wait, with everyone who waits for the answer.
-    waiting: BTreeMap<u64, Waiting>,
-    /// Answers that came when nobody waited any more, for the next try.
-    late: Vec<Late>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    target: Target,
-    askers: Vec<oneshot::Sender<Answer>>,
-    /// Until when it stands although nobody waits.
-    stands: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Late {
-    target: Target,
-    answer: Answer,
-    until: Instant,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether an answer about one is an answer about the other: the user sees method and path, and must
-/// not be taken to have meant more. What was cut is like nothing else.
-fn same(one: &Target, other: &Target) -> bool {
-    let cut = |target: &Target| target.path.as_ref().is_some_and(|path| path.len() >= MAX_PATH - 4);
-    one.host == other.host
-        && one.port == other.port
-        && one.method == other.method
-        && one.path == other.path
-        && !cut(one)
 }
 
 /// What rules say about the request `number` of a flow; 0 is the connection itself.
@@ -147,6 +106,11 @@ fn verdict<'a>(rules: &'a Matcher, number: u32, target: &Target, place: &Place) 
     let method = target.method.as_deref().unwrap_or_default();
     let path = target.path.as_deref().unwrap_or_default();
     rules.request(place, target.port, method, path)
+}
+
+/// What an answer is about, where rules leave a host to the user.
+fn scope_of(rules: &Matcher, place: &Place, port: u16) -> Scope {
+    if rules.asks_singly(place, port) { Scope::Request } else { Scope::Host }
 }
 
 impl Office {
@@ -182,20 +146,18 @@ impl Office {
         self.withdraw_settled();
     }
 
-    /// Withdraws questions that nobody waits for any more and that rules have answered.
+    /// Withdraws questions that nobody waits for any more and that rules have answered, or that would
+    /// be asked otherwise.
     fn withdraw_settled(&self) {
         let rules = self.rules();
-        let mut desk = lock(&self.desk);
-        let settled = |Waiting { target, askers, .. }: &Waiting| {
+        let settled = |Waiting { target, scope, .. }: &Waiting| {
             let number = u32::from(target.method.is_some());
-            let verdict = |place: Place| verdict(&rules, number, target, &place).outcome;
-            askers.is_empty()
-                && target.host.parse().is_ok_and(|place| verdict(place) != Outcome::Ask)
+            target.host.parse().is_ok_and(|place| {
+                verdict(&rules, number, target, &place).outcome != Outcome::Ask
+                    || scope_of(&rules, &place, target.port) != *scope
+            })
         };
-        let known = desk.waiting.iter().filter(|(_, waiting)| settled(waiting));
-        let gone: Vec<u64> = known.map(|(number, _)| *number).collect();
-        for number in gone {
-            desk.waiting.remove(&number);
+        for number in lock(&self.desk).withdraw_idle(settled) {
             self.withdraw(number);
         }
     }
@@ -313,13 +275,14 @@ impl Office {
                 }
                 (Outcome::Ask, Some(Err(refusal))) => Err(refusal),
                 (Outcome::Ask, None) => {
+                    let scope = scope_of(&rules, place, target.port);
                     drop(rules);
                     let began = Instant::now();
                     flow.state().waits = Waits::ForTheUser;
                     answer = tokio::select! {
                         biased;
-                        answer = self.ask(&shown, impatience.as_mut()) => Some(answer),
-                        () = self.settled(&mut renewed, number, target, place) => None,
+                        answer = self.ask((&shown, scope), impatience.as_mut()) => Some(answer),
+                        () = self.settled(&mut renewed, number, (target, scope), place) => None,
                     };
                     flow.state().waits = Waits::No;
                     held += began.elapsed();
@@ -401,21 +364,28 @@ impl Office {
         self.record(flow.number, 0, what);
     }
 
-    /// Waits until rules say something themselves about what the user is asked about.
+    /// Waits until rules say something themselves about what the user is asked about, or the question
+    /// is to be another one.
     async fn settled(
         &self,
         renewed: &mut watch::Receiver<u64>,
         number: u32,
-        target: &Target,
+        (target, scope): (&Target, Scope),
         place: &Place,
     ) {
         while renewed.changed().await.is_ok() {
             let rules = self.rules();
             let verdict = verdict(&rules, number, target, place);
+            if verdict.outcome == Outcome::Ask {
+                if scope_of(&rules, place, target.port) != scope {
+                    return;
+                }
+                continue;
+            }
             // Secrets come after the rules that name them.
             let wants = verdict.rule.and_then(|rule| rule.credential.as_ref());
             let has = |secret: &str| self.secrets().iter().any(|known| known.name == secret);
-            if verdict.outcome != Outcome::Ask && wants.is_none_or(|wants| has(&wants.secret)) {
+            if wants.is_none_or(|wants| has(&wants.secret)) {
                 return;
             }
         }
@@ -425,13 +395,14 @@ impl Office {
     /// Puts a question to the user and waits. Withdrawn if the one who waits goes away.
     async fn ask(
         &self,
-        target: &Target,
+        (target, scope): (&Target, Scope),
         impatience: impl Future<Output = ()>,
     ) -> Result<Answer, Refusal> {
         let (sender, answer) = oneshot::channel();
-        let number = match self.question(target, sender)? {
-            Question::Waits(number) => number,
-            Question::Answered(answer) => return Ok(answer),
+        let number = match self.join((target, scope), sender) {
+            Joined::Waits(number) | Joined::Asks { number, .. } => number,
+            Joined::Answered(answer) => return Ok(answer),
+            Joined::Full => return Err(Refusal::too_many_asks()),
         };
         let leaves = Leaves { office: self, number };
         let answered = tokio::select! {
@@ -442,73 +413,27 @@ impl Office {
         if let Some(Ok(answer)) = answered {
             return Ok(answer);
         }
-        if let Some(waiting) = lock(&self.desk).waiting.get_mut(&number) {
-            waiting.stands = Some(Instant::now() + STANDS);
-        }
+        lock(&self.desk).put_off(number, target, Instant::now());
         drop(leaves);
         Err(Refusal::unanswered(&target.host))
     }
 
-    /// Joins those who wait for the same, or asks, or finds the answer.
-    fn question(
-        &self,
-        target: &Target,
-        sender: oneshot::Sender<Answer>,
-    ) -> Result<Question, Refusal> {
-        let now = Instant::now();
+    /// Joins those who wait for the same, or has the user asked, or finds the answer.
+    fn join(&self, (target, scope): (&Target, Scope), sender: oneshot::Sender<Answer>) -> Joined {
         let mut desk = lock(&self.desk);
-        desk.late.retain(|late| late.until > now);
-        if let Some(index) = desk.late.iter().position(|late| same(&late.target, target)) {
-            return Ok(Question::Answered(desk.late.swap_remove(index).answer));
+        let joined = desk.join(target, scope, sender, Instant::now());
+        if let Joined::Asks { number, withdrawn } = &joined {
+            for gone in withdrawn {
+                self.withdraw(*gone);
+            }
+            self.say(FromEgress::Ask(Ask { ask: *number, target: target.clone() }));
         }
-        let known = desk.waiting.iter_mut().find(|(_, waiting)| same(&waiting.target, target));
-        if let Some((number, waiting)) = known {
-            waiting.askers.push(sender);
-            return Ok(Question::Waits(*number));
-        }
-        self.clear(&mut desk, now);
-        if desk.waiting.len() >= MAX_ASKS {
-            return Err(Refusal::too_many_asks());
-        }
-        desk.last += 1;
-        let number = desk.last;
-        let waiting = Waiting { target: target.clone(), askers: vec![sender], stands: None };
-        desk.waiting.insert(number, waiting);
-        self.say(FromEgress::Ask(Ask { ask: number, target: target.clone() }));
-        Ok(Question::Waits(number))
-    }
-
-    /// Withdraws questions that nobody waits for and that stand no longer, and the oldest of those
-    /// that still stand if there is no room.
-    fn clear(&self, desk: &mut Desk, now: Instant) {
-        let idle = |waiting: &Waiting| waiting.askers.is_empty();
-        let mut gone: Vec<u64> = desk
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| idle(waiting) && waiting.stands.is_none_or(|until| until <= now))
-            .map(|(number, _)| *number)
-            .collect();
-        if desk.waiting.len() >= MAX_ASKS && gone.is_empty() {
-            let oldest = desk.waiting.iter().find(|(_, waiting)| idle(waiting));
-            gone.extend(oldest.map(|(number, _)| *number));
-        }
-        for number in gone {
-            desk.waiting.remove(&number);
-            self.withdraw(number);
-        }
+        joined
     }
 
     /// The user has answered.
     pub fn answer(&self, ask: u64, answer: &Answer) {
-        let mut desk = lock(&self.desk);
-        let Some(waiting) = desk.waiting.remove(&ask) else { return };
-        if waiting.askers.is_empty() && desk.late.len() < MAX_ASKS {
-            let until = Instant::now() + SERVES;
-            desk.late.push(Late { target: waiting.target, answer: answer.clone(), until });
-        }
-        for asker in waiting.askers {
-            drop(asker.send(answer.clone()));
-        }
+        lock(&self.desk).answer(ask, answer, Instant::now());
     }
 
     /// Writes something down, and tells the daemon.
@@ -536,11 +461,7 @@ impl Office {
     /// A daemon has come: what the last one may have missed is said again.
     pub fn greet(&self) {
         let desk = lock(&self.desk);
-        let ask = |(number, waiting): (&u64, &Waiting)| Ask {
-            ask: *number,
-            target: waiting.target.clone(),
-        };
-        lock(&self.ledger).begin_again(desk.waiting.iter().map(ask));
+        lock(&self.ledger).begin_again(desk.asks());
         drop(desk);
         for (secret, version) in self.renewals.open() {
             self.say(FromEgress::Renew { secret, version });
@@ -591,14 +512,6 @@ impl Office {
     }
 }
 
-/// What became of a question.
-enum Question {
-    /// It has this number, and is answered later.
-    Waits(u64),
-    /// It was answered before it was asked again.
-    Answered(Answer),
-}
-
 /// Somebody who waits for an answer: if it was the last one, the question is withdrawn, unless it
 /// stands.
 struct Leaves<'a> {
@@ -609,10 +522,7 @@ struct Leaves<'a> {
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
         let mut desk = lock(&self.office.desk);
-        let Some(waiting) = desk.waiting.get_mut(&self.number) else { return };
-        waiting.askers.retain(|asker| !asker.is_closed());
-        if waiting.askers.is_empty() && waiting.stands.is_none() {
-            desk.waiting.remove(&self.number);
+        if desk.leave(self.number) {
             self.office.withdraw(self.number);
         }
     }

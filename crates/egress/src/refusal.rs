@@ -1,6 +1,6 @@
 //! Why something does not pass, in words and in the codes of each protocol.
 
-use crate::office::MAX_ASKS;
+use crate::desk::MAX_ASKS;
 use cowork_api::egress::{Action, Rule, Target};
 use cowork_policy::egress::{Outcome, Place};
 

@@ -18,6 +18,7 @@ for_everyone!(
     nothing_is_told_to_a_name_server,
     udp_is_refused_at_once,
     an_unknown_host_waits_for_the_user,
+    one_answer_is_for_all_of_a_host_that_waits,
     nobody_is_asked_where_nobody_is,
     programs_that_know_no_proxy_wait_at_the_request,
     a_greeting_is_refused_in_words_where_nothing_is_looked_into,
@@ -179,6 +180,78 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
     // Said for the session: not asked again.
     let said = ask("asked-again").wait_with_output().expect("it ends");
     assert_eq!(String::from_utf8_lossy(&said.stdout), "hello from web.example\n");
+    site.say(&["rm", id]).good();
+}
+
+/// Requests of a session that wait.
+fn all_pending(site: &Site, id: &str) -> Vec<Value> {
+    let said = site.say(&["requests", id, "--json"]).good();
+    let all: Value = serde_json::from_str(&said).expect("it is JSON");
+    all.as_array().cloned().unwrap_or_default()
+}
+
+/// Waits until so many connections of a session wait for the user.
+fn held(site: &Site, id: &str, wanted: usize) {
+    let begin = Instant::now();
+    loop {
+        let traffic = site.say(&["net", id, "--json"]).good();
+        let traffic: Value = serde_json::from_str(&traffic).expect("it is JSON");
+        let flows = traffic["flows"].as_array().expect("it is a list");
+        if flows.iter().filter(|flow| flow["held"] == true).count() == wanted {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "{traffic}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn one_answer_is_for_all_of_a_host_that_waits(person: Person) {
+    let site = Site::of(person);
+    let id = site.say(&["new", "--net", "ask"]).good();
+    let id = id.trim();
+    let ask = |path: &str| {
+        let url = format!("http://web.example/{path}");
+        let mut command = site.cowork(&["exec", id, "--", "curl", "-sS", &url]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
+    };
+    let said = |child: std::process::Child| {
+        let output = child.wait_with_output().expect("it ends");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let first = ask("together-1");
+    let request = pending(site, id);
+    let reason = request["reason"].as_str().expect("there is a reason");
+    assert!(reason.starts_with("GET /together-1 by curl ("), "{request}");
+    assert!(reason.ends_with("), and what else waits for this host"), "{request}");
+    let others = ["together-2", "together-3"].map(ask);
+    held(site, id, 3);
+    assert_eq!(all_pending(site, id).len(), 1);
+    site.say(&["decide", &request["id"].to_string(), "allow"]).good();
+    for child in [first].into_iter().chain(others) {
+        assert_eq!(said(child), "hello from web.example\n");
+    }
+    // Once is once.
+    let after = ask("together-4");
+    let number = pending(site, id)["id"].to_string();
+    site.say(&["decide", &number, "reject"]).good();
+    assert!(said(after).contains("rejected"));
+    assert!(site.arrived("together-4").is_empty());
+    // A rule that tells requests apart: each is a question of its own.
+    site.say(&["allow", id, "GET http://web.example/open/**"]).good();
+    let apart = ["apart-1", "apart-2"].map(ask);
+    held(site, id, 2);
+    let all = all_pending(site, id);
+    assert_eq!(all.len(), 2, "{all:?}");
+    for request in &all {
+        let reason = request["reason"].as_str().expect("there is a reason");
+        let yes = reason.starts_with("GET /apart-1 by curl (");
+        assert!(reason.ends_with(')'), "{request}");
+        let answer = if yes { "allow" } else { "reject" };
+        site.say(&["decide", &request["id"].to_string(), answer]).good();
+    }
+    let [one, two] = apart.map(said);
+    assert_eq!(one, "hello from web.example\n");
+    assert!(two.contains("rejected") && site.arrived("apart-2").is_empty(), "{two}");
     site.say(&["rm", id]).good();
 }
 

@@ -12,6 +12,7 @@ use cowork_api::egress::{Answer, Ask, HOST_NAME, Target, ToEgress};
 use cowork_client::types::{
     Access, Decide, Decision, NetworkChange, NetworkRule, Request, RequestState, RuleAction,
 };
+use cowork_policy::egress::Matcher;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -72,7 +73,7 @@ impl Daemon {
             asker: None,
             kind: KIND.into(),
             wanted,
-            reason: short(&reason(target)),
+            reason: short(&reason(target, self.is_asked_singly(session, target))),
             access: Access::Read,
             state: RequestState::Pending,
             created: now(),
@@ -87,6 +88,14 @@ impl Daemon {
         });
         self.put_question(&request, &data, |_| Ok(()))?;
         Ok(request.id)
+    }
+
+    /// Whether an answer is about one method and path, and not about all of the host that waits.
+    fn is_asked_singly(&self, session: &Session, target: &Target) -> bool {
+        let (Ok(rules), Ok(place)) = (self.rules_of(&session.doc()), target.host.parse()) else {
+            return false;
+        };
+        Matcher::new(rules).asks_singly(&place, target.port)
     }
 
     /// Nothing waits for an answer any more.
@@ -203,17 +212,22 @@ fn host_of(wanted: &str) -> String {
     }
 }
 
-/// What is wanted of the host first, and by whom.
-fn reason(target: &Target) -> String {
+/// What is wanted of the host first, and by whom; and what else an answer is about.
+fn reason(target: &Target, singly: bool) -> String {
     let what = match (&target.method, &target.path) {
         (Some(method), Some(path)) => format!("{method} {path}"),
         (Some(method), None) => method.clone(),
         _ => "a connection".to_owned(),
     };
-    match &target.process {
-        Some(process) => format!("{what} by {} ({})", process.name, process.pid),
-        None => what,
+    let by = target.process.as_ref().map(|by| format!(" by {} ({})", by.name, by.pid));
+    let more = if singly { "" } else { ", and what else waits for this host" };
+    // The path comes from whoever asks: what is ours is not pushed out by it.
+    let room = MAX_TEXT.saturating_sub(more.len() + by.as_ref().map_or(0, String::len));
+    let mut what = plain(&what);
+    while what.len() > room {
+        what.pop();
     }
+    what + &by.unwrap_or_default() + more
 }
 
 /// A hostile text, plain and not too long.

@@ -121,14 +121,134 @@ fn withdrawn(session: &Session, ask: u64) {
 
 /// A request that waits for the user, at a server that answers it.
 fn begin_request(session: &Session) -> (std::net::TcpStream, u16) {
-    let port = server(|mut stream| {
+    let port = answering();
+    (request(session, port, "/held"), port)
+}
+
+/// A server that answers requests.
+fn answering() -> u16 {
+    server(|mut stream| {
         head(&mut stream);
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"));
-    });
+    })
+}
+
+fn request(session: &Session, port: u16, path: &str) -> std::net::TcpStream {
     let mut stream = reach(session.http);
     let place = format!("{LOOPBACK}:{port}");
-    write!(stream, "GET http://{place}/held HTTP/1.1\r\nHost: {place}\r\n\r\n").unwrap();
-    (stream, port)
+    write!(stream, "GET http://{place}{path} HTTP/1.1\r\nHost: {place}\r\n\r\n").unwrap();
+    stream
+}
+
+/// Waits until so many wait for the user.
+fn held(session: &Session, wanted: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    for number in 1000.. {
+        session.send(&ToEgress::Flows { number });
+        let held = session.wait(|message| match message {
+            FromEgress::Flows { number: of, flows, .. } if *of == number => {
+                Some(flows.iter().filter(|flow| flow.held).count())
+            }
+            _ => None,
+        });
+        if held == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{held} wait");
+    }
+}
+
+/// The paths of all questions, once there are so many.
+fn paths_asked(session: &Session, wanted: usize) -> Vec<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let paths = all_paths(session);
+        if paths.len() >= wanted {
+            return paths;
+        }
+        assert!(Instant::now() < deadline, "{paths:?}");
+    }
+}
+
+fn all_paths(session: &Session) -> Vec<String> {
+    session.all(|message| match message {
+        FromEgress::Ask(ask) => ask.target.path.clone(),
+        _ => None,
+    })
+}
+
+#[test]
+fn one_answer_serves_all_of_a_host_that_waits() {
+    let port = answering();
+    let session = Session::start(asking());
+    let mut first = request(&session, port, "/first");
+    let ask = asked(&session).ask;
+    let mut others: Vec<_> = ["/second", "/third"].map(|path| request(&session, port, path)).into();
+    // A connection to the same place waits with them.
+    others.push(begin_connect(&session, port));
+    held(&session, 4);
+    assert_eq!(all_paths(&session), ["/first"]);
+    session.send(&ToEgress::Answer { ask, answer: Answer::Allow });
+    for stream in [&mut first].into_iter().chain(&mut others) {
+        assert!(head(stream).starts_with("HTTP/1.1 200 "));
+    }
+    // Once is once: the next one is asked about, by its own path.
+    let mut next = request(&session, port, "/first");
+    held(&session, 1);
+    assert_eq!(paths_asked(&session, 2), ["/first", "/first"]);
+    let answer = Answer::Deny { reason: String::new() };
+    session.send(&ToEgress::Answer { ask: ask + 1, answer });
+    assert!(head(&mut next).contains("x-cowork-deny: rejected\r\n"));
+}
+
+/// A rule that tells requests apart says that an answer about one is none about another.
+fn telling_apart() -> Rules {
+    let read = cowork_api::egress::Request { methods: Vec::new(), paths: vec!["/open/**".into()] };
+    let allow = rule(Action::Allow, Host::Loopback, Ports::All);
+    let ask = rule(Action::Ask, Host::Loopback, Ports::All);
+    rules([Rule { http: vec![read], ..allow }, ask])
+}
+
+#[test]
+fn where_rules_tell_paths_apart_each_is_asked_about() {
+    let port = answering();
+    let session = Session::start(telling_apart());
+    let mut first = request(&session, port, "/first");
+    let ask = asked(&session).ask;
+    let _second = request(&session, port, "/second");
+    let mut same = request(&session, port, "/first");
+    held(&session, 3);
+    assert_eq!(paths_asked(&session, 2), ["/first", "/second"]);
+    session.send(&ToEgress::Answer { ask, answer: Answer::Allow });
+    for stream in [&mut first, &mut same] {
+        assert!(head(stream).starts_with("HTTP/1.1 200 "));
+    }
+    held(&session, 1);
+}
+
+#[test]
+fn a_rule_about_paths_that_comes_parts_those_who_wait_together() {
+    let port = answering();
+    let session = Session::start(asking());
+    let mut first = request(&session, port, "/first");
+    let ask = asked(&session).ask;
+    let _second = request(&session, port, "/second");
+    held(&session, 2);
+    session.send(&ToEgress::Rules(Box::new(telling_apart())));
+    withdrawn(&session, ask);
+    paths_asked(&session, 3);
+    // What was asked about all of them is answered no more.
+    session.send(&ToEgress::Answer { ask, answer: Answer::Allow });
+    held(&session, 2);
+    let own = session.all(|message| match message {
+        FromEgress::Ask(own) if own.ask != ask && own.target.path.as_deref() == Some("/first") => {
+            Some(own.ask)
+        }
+        _ => None,
+    });
+    session.send(&ToEgress::Answer { ask: own[0], answer: Answer::Allow });
+    assert!(head(&mut first).starts_with("HTTP/1.1 200 "));
+    held(&session, 1);
 }
 
 #[test]

@@ -133,6 +133,11 @@ impl Session {
         self.heard.messages.lock().unwrap().iter().filter(|message| kind(message)).count()
     }
 
+    /// What `pick` picks of all messages that came so far.
+    pub(crate) fn all<T>(&self, pick: impl Fn(&FromEgress) -> Option<T>) -> Vec<T> {
+        self.heard.messages.lock().unwrap().iter().filter_map(pick).collect()
+    }
+
     /// All records that came so far.
     pub(crate) fn records(&self) -> Vec<Record> {
         let messages = self.heard.messages.lock().unwrap();

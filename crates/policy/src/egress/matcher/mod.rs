@@ -175,6 +175,16 @@ impl Matcher {
         if allowances && !tunnel { Treatment::Inspect } else { Treatment::Tunnel }
     }
 
+    /// Whether the user is asked about each request to a host and port by itself, and not about all of
+    /// them together: rules tell some of them from others, or give one a secret.
+    pub fn asks_singly(&self, place: &Place, port: u16) -> bool {
+        self.about(place).any(|prepared| {
+            self.rule(prepared).is_some_and(|rule| {
+                has_port(&rule.ports, port) && (!rule.http.is_empty() || rule.credential.is_some())
+            })
+        })
+    }
+
     /// Whether something may be looked into, by any of the rules.
     pub fn inspects(&self) -> bool {
         inspects(&self.rules)
