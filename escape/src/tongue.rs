@@ -265,7 +265,35 @@ pub(crate) fn ask_two(stream: &mut (impl Read + Write), requests: &[&[(&str, &st
     }
     stream.write_all(&text)?;
     stream.flush()?;
-    let last = (requests.len() as u32).saturating_sub(1) * 2 + 1;
+    hear_two(stream, (requests.len() as u32).saturating_sub(1) * 2 + 1)
+}
+
+/// A request of HTTP/2 in padded frames: its headers with this behind them, and its body, if it has one,
+/// with the same behind it. `Ok` says that it was answered with 200.
+pub(crate) fn ask_two_padded(
+    stream: &mut (impl Read + Write),
+    headers: &[(&str, &str)],
+    body: Option<&str>,
+    padding: &[u8],
+) -> Outcome {
+    let length =
+        u8::try_from(padding.len()).map_err(|_long| Lost::new("more than a frame pads"))?;
+    let mut text = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    text.extend(frame(4, 0, 0, &[]));
+    let block: Vec<u8> = headers.iter().flat_map(|(name, value)| literal(name, value)).collect();
+    let padded = |content: &[u8]| [&[length], content, padding].concat();
+    // PADDED and END_HEADERS, and END_STREAM on what comes last.
+    text.extend(frame(1, if body.is_some() { 12 } else { 13 }, 1, &padded(&block)));
+    if let Some(body) = body {
+        text.extend(frame(0, 9, 1, &padded(body.as_bytes())));
+    }
+    stream.write_all(&text)?;
+    stream.flush()?;
+    hear_two(stream, 1)
+}
+
+/// Hears what becomes of a request of HTTP/2.
+fn hear_two(stream: &mut impl Read, last: u32) -> Outcome {
     let mut head = [0; 9];
     loop {
         stream.read_exact(&mut head)?;

@@ -15,8 +15,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const CLASS: &str = "credentials";
-const KEPT: &[(&str, &str)] = &[
+pub(super) const CLASS: &str = "credentials";
+pub(super) const KEPT: &[(&str, &str)] = &[
     ("refused", layer::EGRESS),
     ("ECONNRESET", layer::EGRESS),
     ("EPIPE", layer::EGRESS),
@@ -28,14 +28,14 @@ const KEPT: &[(&str, &str)] = &[
 ];
 
 /// The value arrives where it does not belong.
-const fn leaves(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn leaves(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let arrived =
         |stage: &Stage, shot: &Shot| stage.ears(shot, &["shared", "other", "private"], VALUE);
     Attack::new(CLASS, name, act, KEPT).judged(arrived).in_town()
 }
 
 /// The value is seen inside, in what the attack writes down that it saw.
-const fn seen(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn seen(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let told = |stage: &Stage, shot: &Shot| {
         let path = stage.path(&format!("{YARD}/saw-{}", shot.token));
         let saw = std::fs::read_to_string(&path).unwrap_or_default();
@@ -59,7 +59,7 @@ const fn echoed(name: &'static str, page: &'static str) -> Attack {
 }
 
 /// Another credential arrives at a host to which one is pinned. It is the run's token.
-const fn own(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn own(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let arrived = |stage: &Stage, shot: &Shot| stage.ears(shot, &["shared"], &shot.token);
     Attack::new(CLASS, name, act, KEPT).judged(arrived).in_town()
 }
@@ -293,12 +293,12 @@ const COMMANDING: [&str; 5] = [
 ];
 
 /// The credential, as programs here know it.
-fn key() -> String {
+pub(super) fn key() -> String {
     std::env::var(VARIABLE).unwrap_or_default()
 }
 
 /// Writes down what came back.
-fn saw(scene: &Scene, bytes: &[u8]) -> Outcome {
+pub(super) fn saw(scene: &Scene, bytes: &[u8]) -> Outcome {
     let body = bytes.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4);
     let (head, body) = bytes.split_at_checked(body).unwrap_or_default();
     let mut plain = String::new();

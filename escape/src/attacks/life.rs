@@ -21,6 +21,7 @@ const CLASS: &str = "moments";
 const CLOSED: &[(&str, &str)] = &[
     ("refused", layer::EGRESS),
     ("ECONNRESET", layer::EGRESS),
+    ("EAGAIN", layer::EGRESS),
     ("ECONNREFUSED", layer::EGRESS),
     ("EPIPE", layer::EGRESS),
     ("said", layer::EGRESS),
@@ -102,6 +103,21 @@ pub(crate) const TABLE: &[Attack] = &[
     })
     .prepared(approve)
     .permitted(Permitted::Required),
+    // Once is for what waited, and for nothing after it.
+    attack("approved.and-once-more", |scene| {
+        let mut stream = connect(scene)?;
+        let request = |path: &str| {
+            let head = format!("GET http://asked.example/{path} HTTP/1.1\r\n");
+            format!("{head}Host: asked.example\r\n\r\n").into_bytes()
+        };
+        stream.write_all(&request("before"))?;
+        std::thread::sleep(Duration::from_millis(300));
+        cue(scene)?;
+        verdict(&read_answer(&mut stream)?)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        verdict(&exchange(&mut stream, &request(scene.token()?))?)
+    })
+    .prepared(approve),
     attack("approved.too-late", |scene| {
         drop(ask(scene)?);
         cue(scene)?;

@@ -19,6 +19,7 @@ mod neighbours;
 mod network;
 mod objects;
 mod outward;
+mod padded;
 pub(crate) mod privileges;
 mod programs;
 mod secrets;
@@ -26,6 +27,7 @@ mod sockets;
 mod staged;
 mod system;
 mod terminal;
+mod tokens;
 mod web;
 mod writes;
 
@@ -49,6 +51,8 @@ pub(crate) static TABLES: &[&[Attack]] = &[
     web::TABLE,
     greetings::TABLE,
     credentials::TABLE,
+    tokens::TABLE,
+    padded::TABLE,
     life::TABLE,
     calls::TABLE,
     privileges::TABLE,

@@ -25,7 +25,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("200", layer::EGRESS),
 ];
 
-const fn attack(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn attack(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let served = |stage: &Stage, shot: &Shot| stage.ears(shot, &["guarded"], &shot.token);
     Attack::new(CLASS, name, act, REFUSED).judged(served).in_town()
 }
@@ -55,7 +55,7 @@ pub(super) const fn elsewhere(name: &'static str, act: fn(&Scene) -> Outcome) ->
 }
 
 /// What is allowed: it shows that the way there is open.
-const fn reached(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
+pub(super) const fn reached(name: &'static str, act: fn(&Scene) -> Outcome) -> Attack {
     let arrived = |stage: &Stage, shot: &Shot| stage.ears(shot, &["shared"], &shot.token);
     let attack = Attack::new(CLASS, name, act, REFUSED).judged(arrived).in_town();
     attack.permitted(Permitted::Required)
@@ -405,7 +405,11 @@ fn upgrade(scene: &Scene, path: &str, protocol: &str) -> Outcome {
     verdict(&read_answer(&mut stream)?)
 }
 
-fn two_head<'a>(host: &'a str, path: &'a str, scheme: &'a str) -> [(&'a str, &'a str); 4] {
+pub(super) fn two_head<'a>(
+    host: &'a str,
+    path: &'a str,
+    scheme: &'a str,
+) -> [(&'a str, &'a str); 4] {
     [(":method", "GET"), (":scheme", scheme), (":authority", host), (":path", path)]
 }
 

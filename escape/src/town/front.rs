@@ -5,6 +5,7 @@
 //! every page of a denied host, every path below `/v2` however it is spelt, every method that a
 //! host's rule leaves out. Whoever gets it is heard by the ear `guarded`.
 
+use super::frames::Frames;
 use super::{hear, names};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -26,6 +27,9 @@ use tokio_rustls::TlsAcceptor;
 
 /// Ports on which nothing is understood, and everything is heard.
 const RAW: [u16; 2] = [853, 7000];
+
+/// Where tokens are issued, on every host.
+const TOKENS: &str = "/oauth/token";
 
 /// Ports on which datagrams are heard.
 const DATAGRAMS: [u16; 3] = [123, 443, 853];
@@ -187,7 +191,16 @@ impl Asked {
             let headers = vec![("location", to)];
             Reply { status: "302 Found", headers, body: Vec::new() }
         };
+        if plain_path(&self.target) == TOKENS {
+            // Whoever asks gets one.
+            hear("issued", &[self.target.as_bytes(), &self.body].concat());
+            return fine(format!("{{\"access_token\":\"{}\"}}", super::VALUE).into());
+        }
         match path.rsplit('/').next().unwrap_or("") {
+            "refs" if self.header("authorization").is_none() => {
+                let headers = vec![("www-authenticate", "Basic realm=\"git\"".to_owned())];
+                Reply { status: "401 Unauthorized", headers, body: Vec::new() }
+            }
             "moved" => moved("http://denied.example/moved".to_owned()),
             "echo" => fine(format!("you sent {:?} {}", self.headers, self.target).into()),
             "echo-body" => fine([b"you sent ", &self.body[..]].concat()),
@@ -405,8 +418,15 @@ where
         let response = response.body(Full::new(Bytes::from(reply.body)));
         Ok::<_, Infallible>(response.unwrap_or_default())
     });
+    // Somebody behind takes what frames are padded with for the next request.
+    let padding = move |padding: &[u8]| {
+        hear(ear, padding);
+        if find(padding, b"\r\n\r\n").is_some() {
+            head(&String::from_utf8_lossy(padding), "").reply();
+        }
+    };
     hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Frames::new(stream, padding)), service)
         .await
         .map_err(io::Error::other)
 }

@@ -6,6 +6,7 @@
 //! a proxy that believes everything, and something that listens on every address of its own. Attacks
 //! made bare run here, so nothing leaves the machine, and whatever arrives is heard by an ear.
 
+mod frames;
 mod front;
 mod house;
 mod names;
@@ -40,7 +41,7 @@ pub(crate) const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// What sessions may reach.
 const POLICY: &str = include_str!("policy.toml");
 /// The names that certificates are for.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "open.example",
     "paths.example",
     "sync.example",
@@ -49,6 +50,8 @@ const NAMES: [&str; 13] = [
     "quota.example",
     "api.example",
     "pin.example",
+    "git.example",
+    "renewed.example",
     "asked.example",
     "fleeting.example",
     "tardy.example",
@@ -60,11 +63,19 @@ const NAMES: [&str; 13] = [
 pub(crate) const VALUE: &str = "sk-test-4f6b2a9c7d1e8f3059ab";
 /// The variable that holds one or the other.
 pub(crate) const VARIABLE: &str = "API_KEY";
-/// Secrets of the sessions, and where each belongs.
-const SECRETS: [(&str, &[&str]); 2] = [
-    ("swapped", &["--host", "api.example", "--mode", "swap", "--env", VARIABLE]),
-    ("pinned", &["--host", "pin.example", "--mode", "pin", "--as", "bearer"]),
+/// Secrets of the sessions, where each belongs, and what it is.
+const SECRETS: [(&str, &[&str], &str); 4] = [
+    ("swapped", &["--host", "api.example", "--mode", "swap", "--env", VARIABLE], VALUE),
+    ("pinned", &["--host", "pin.example", "--mode", "pin", "--as", "bearer"], VALUE),
+    ("git", &["--host", "git.example", "--mode", "swap", "--for", "git", "--user", "me"], VALUE),
+    ("renewed", &["--host", "renewed.example", "--env", "RENEWED", "--oauth"], TOKENS),
 ];
+/// Tokens that are renewed at a host that sessions may speak to.
+const TOKENS: &str = "{\"access_token\":\"sk-test-access-1c0ffee5a7\",\
+    \"refresh_token\":\"sk-test-refresh-77b1\",\"expires_at\":4102444800000,\
+    \"token_url\":\"https://looked.example/oauth/token\"}";
+/// What git on the bare host knows, as people keep it.
+const GIT: &str = "git-credentials";
 
 /// What arrived where, since it was last forgotten.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +152,7 @@ impl Town {
         folder.write("hosts", "127.0.0.1 localhost\n");
         folder.write("resolv.conf", format!("nameserver {SHARED}\noptions timeout:5 attempts:1\n"));
         folder.write("policy.toml", POLICY);
+        folder.write(GIT, format!("https://me:{VALUE}@git.example\n"));
         for name in ["run", "state"] {
             use std::os::unix::fs::PermissionsExt;
             let path = folder.write(&format!("{name}/.keep"), "");
@@ -168,8 +180,8 @@ impl Town {
             run("ip", &["netns", "delete", name])?;
         }
         town.wait_for_daemon()?;
-        for (name, words) in SECRETS {
-            town.tell(&[&["secret", "set", name], words].concat(), VALUE)?;
+        for (name, words, value) in SECRETS {
+            town.tell(&[&["secret", "set", name], words].concat(), value)?;
         }
         Ok(town)
     }
@@ -201,6 +213,9 @@ impl Town {
         let mut command = Command::new("nsenter");
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
         command.env(VARIABLE, VALUE).env("HOME", self.person.home());
+        let known = self.folder.path().join(GIT).display().to_string();
+        command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "credential.helper");
+        command.env("GIT_CONFIG_VALUE_0", format!("store --file={known}"));
         command.arg(format!("--target={}", self.house)).args(["--net", "--mount"]);
         if who == Person::User {
             let id = who.uid();
@@ -227,7 +242,7 @@ impl Town {
         }
         let policy = self.folder.path().join("policy.toml").display().to_string();
         let mut words = vec!["new", "--profile", profile, "--guard", "off", "--policy", &policy];
-        for (name, _) in SECRETS {
+        for (name, ..) in SECRETS {
             words.extend(["--secret", name]);
         }
         if self.person == Person::User {

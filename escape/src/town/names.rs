@@ -111,7 +111,7 @@ impl Book {
             ("wild", "alias") => (Some("denied.example"), OTHER),
             (
                 "wild" | "open" | "paths" | "sync" | "post" | "looked" | "quota" | "api" | "pin"
-                | "asked" | "fleeting" | "tardy",
+                | "git" | "renewed" | "asked" | "fleeting" | "tardy",
                 _,
             ) => (None, SHARED),
             _ => (None, OTHER),

@@ -202,13 +202,21 @@ fn denials_of_renewals(wanted: &WantedNetwork, known: &Known) -> Vec<(String, Ne
         let rule = NetworkRule {
             action: RuleAction::Deny,
             host: format!("{}:{}", place.host, place.port),
-            paths: vec![path],
+            paths: spellings(path),
             reason: Some(reason),
             ..NetworkRule::default()
         };
         denials.push((format!("renewal of {name}"), rule));
     }
     denials
+}
+
+/// A path, and the same with a slash at its end or without: many servers take one for the other.
+fn spellings(path: String) -> Vec<String> {
+    match path.trim_end_matches('/') {
+        "" => vec![path],
+        plain => vec![plain.to_owned(), format!("{plain}/")],
+    }
 }
 
 fn with_secret(rule: &NetworkRule, known: &Known) -> Result<Rule, Trouble> {

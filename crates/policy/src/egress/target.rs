@@ -117,6 +117,25 @@ pub(super) fn decode(path: &str) -> Result<Cow<'_, [u8]>, AmbiguousTarget> {
     Ok(Cow::Owned(bytes))
 }
 
+/// What a decoded path is for a server that decodes it once more, if that is another one. What is no
+/// escape stays as it is.
+pub(super) fn decode_again(decoded: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = decoded.split(|byte| *byte == b'%');
+    let mut bytes = parts.next()?.to_vec();
+    let mut another = false;
+    for part in parts {
+        if let Some((byte, rest)) = escaped(part) {
+            another = true;
+            bytes.push(byte);
+            bytes.extend_from_slice(rest);
+        } else {
+            bytes.push(b'%');
+            bytes.extend_from_slice(part);
+        }
+    }
+    another.then_some(bytes)
+}
+
 /// Whether decoded bytes have an escape for what divides paths: `%252e` and `%25%32%65` are `.` for
 /// a server that decodes twice.
 fn hides_divider(decoded: &[u8]) -> bool {

@@ -146,7 +146,8 @@ impl Matcher {
     /// The decision about a request. The query of its path does not matter.
     ///
     /// A path that is ambiguous (see [`super::target`]) is not what an allowance of paths means, and
-    /// is what every denial of paths means. A path of more than 8 KiB counts as ambiguous.
+    /// is what every denial of paths means. A path of more than 8 KiB counts as ambiguous. A denial is
+    /// also about what a path is for a server that decodes it twice.
     ///
     /// Whatever other rules allow, a request passes neither with the method of a rule in another
     /// case, nor without the credential that a rule pins for what may be the same request.
@@ -235,7 +236,12 @@ impl Matcher {
     }
 
     fn decide(&self, place: &Place, port: u16, request: Option<&Asked<'_>>) -> Verdict<'_> {
-        let found = self.find(place, port, request);
+        let mut found = self.find(place, port, request);
+        if found.deny.is_none() {
+            // Some servers decode a path twice: a denial is about what they serve as well.
+            let again = request.and_then(Asked::again);
+            found.deny = again.and_then(|again| self.find(place, port, Some(&again)).deny);
+        }
         let otherwise = match self.rules.otherwise {
             Otherwise::Ask if is_askable(place) => Some(Outcome::Ask),
             Otherwise::Ask | Otherwise::Deny => None,

@@ -72,6 +72,13 @@ impl<'a> Asked<'a> {
         self.method
     }
 
+    /// The request as a server understands it that decodes paths twice, if that is another one.
+    pub(super) fn again(&self) -> Option<Self> {
+        let twice = target::decode_again(self.decoded()?)?;
+        let decoded = OnceCell::from(Some(Cow::Owned(twice)));
+        Some(Self { method: self.method, path: self.path, decoded })
+    }
+
     /// The bytes of the path, unless it is ambiguous.
     pub(super) fn decoded(&self) -> Option<&[u8]> {
         let decode = || {

@@ -125,6 +125,21 @@ fn a_denial_of_requests_leaves_the_connection() {
 }
 
 #[test]
+fn a_denial_is_about_what_a_server_serves_that_decodes_twice() {
+    let matcher = strict(&["allow a.example", "deny https://a.example/token"]);
+    for path in ["/%2574oken", "/%25%37%34oken", "/t%256fken?x", "/%2574%256F%25%36%62en"] {
+        assert_eq!(request(&matcher, "a.example", "GET", path), Outcome::Deny, "{path}");
+    }
+    // Once more than that nobody decodes, and what is no escape stays as it is.
+    for path in ["/%252574oken", "/100%25", "/100%25zz", "/100%25token", "/%25token", "/tok%2565"] {
+        assert_eq!(request(&matcher, "a.example", "GET", path), Outcome::Allow, "{path}");
+    }
+    // An allowance is about nothing else for it.
+    let matcher = strict(&["allow https://a.example/token"]);
+    assert_eq!(request(&matcher, "a.example", "GET", "/%2574oken"), Outcome::OtherRequest);
+}
+
+#[test]
 fn an_ambiguous_path_matters_only_where_paths_do() {
     let matcher = strict(&["allow GET a.example"]);
     for path in ["/@types%2fnode", "/a//b", "/a;b", "/../x", "*"] {
