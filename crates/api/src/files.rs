@@ -98,7 +98,8 @@ pub struct Quota {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToBroker {
     /// A folder whose changes go through the broker. Beside it come a handle on the folder that
-    /// allows writing, then, if `trash`, one on a folder of the same mount for what is removed.
+    /// allows writing, then, if `trash`, one on a folder of the same mount for what is removed, then
+    /// what the session has in common with others that may change it.
     Folder(Box<BrokeredFolder>),
     /// The folder is taken away, or becomes read-only.
     Remove {

@@ -13,6 +13,7 @@ pub mod broker;
 pub mod channel;
 mod clerk;
 pub mod client;
+mod common;
 pub mod folder;
 pub mod host;
 pub mod init;

@@ -230,6 +230,7 @@ fn has_ended(process: &OwnedFd) -> bool {
 impl Session {
     /// Adds the writable side of a folder, and tells the broker of it.
     pub(crate) fn add_door(&mut self, door: Door) {
+        self.share(&door.shared);
         self.introduce(&door);
         self.doors.open.push(door);
     }
@@ -332,6 +333,7 @@ impl Keeper {
                 self.watch.remove(&line);
             }
             let status = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
+            session.leave_shared();
             // It leaves by itself when nobody is left who could make a call.
             let left = status.ok().flatten().and_then(|status| status.exit_status()) == Some(0);
             let ended = left || has_ended(&session.handle);

@@ -13,6 +13,7 @@
 use crate::away;
 use crate::folder::{identity, open_exactly};
 use crate::keeper::Session;
+use crate::keeper::commons::{Share, Shared};
 use crate::keeper::grant::failure;
 use crate::keeper::grounds::Standing;
 use crate::keeper::ids;
@@ -28,6 +29,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, StatxFlags, Uid, mkdirat, openat, statx};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The writable side of one folder.
@@ -40,6 +42,8 @@ pub(crate) struct Door {
     /// Where on it the trash is.
     trash: Option<PathBuf>,
     folder: BrokeredFolder,
+    /// What the broker has in common with others, in the order in which it is locked.
+    pub(crate) shared: Vec<Rc<Shared>>,
 }
 
 impl Door {
@@ -74,6 +78,9 @@ impl Door {
         if let Some(trash) = &self.trash {
             handles.push(locate(self.mount.as_fd(), trash)?);
         }
+        for shared in &self.shared {
+            handles.push(shared.open()?);
+        }
         Ok((ToBroker::Folder(Box::new(self.folder.clone())), handles))
     }
 }
@@ -90,11 +97,13 @@ pub(crate) struct Doors {
     pub(crate) store: Option<Store>,
     /// The writable sides of folders whose changes go through the broker.
     pub(crate) open: Vec<Door>,
+    /// What the session has in common with others, or had: counted down after the broker is gone.
+    pub(crate) shares: Vec<Share>,
 }
 
 impl Doors {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, killable: None, store: None, open: Vec::new() }
+        Self { kind, killable: None, store: None, open: Vec::new(), shares: Vec::new() }
     }
 }
 
@@ -187,6 +196,7 @@ pub(crate) fn make(
     ground: Ground,
     wanted: &Wanted<'_>,
     mapping: Option<&OwnedFd>,
+    shared: Vec<Rc<Shared>>,
 ) -> Result<Door, Failure> {
     let path = path_of(&wanted.grant.path);
     let refused = |errno| {
@@ -214,7 +224,7 @@ pub(crate) fn make(
         owner: mapping.map(|_| wanted.owner),
         rules: wanted.writing.rules.clone(),
     };
-    Ok(Door { mount: ground.mount, mount_id, trash: ground.trash, folder })
+    Ok(Door { mount: ground.mount, mount_id, trash: ground.trash, folder, shared })
 }
 
 /// The folder above both that is on the same mount as both, and the two paths below it.

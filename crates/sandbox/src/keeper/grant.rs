@@ -91,12 +91,18 @@ pub(crate) fn make_mount(
     let points = grounds.mounts.inside(path);
     let standing = session.standing;
     let at = session.folder_of(&grant.name);
+    let mut all_shared = std::mem::take(&mut grounds.shared);
     let found = within_host(grounds, || {
         let (folder, owner) = look_up(path, grant)?;
+        if grant.access == Access::Write {
+            all_shared.look_again();
+        }
         let at = at.clone();
         let seen = See { standing, at, grant, writing, folder, owner, points: &points };
         seen.find(staging)
-    })?;
+    });
+    grounds.shared = all_shared;
+    let found = found?;
     // A view of the host's tree has them covered.
     if !session.sees_host {
         let shown = match grant.access {
@@ -131,6 +137,7 @@ pub(crate) fn make_mount(
         })?;
     }
     let door = found.ground.map(|ground| {
+        let shared = grounds.shared.of(session, &mut grounds.mounts, (grant, &found.folder))?;
         let wanted = door::Wanted {
             at,
             grant,
@@ -139,7 +146,7 @@ pub(crate) fn make_mount(
             owner: found.owner,
             submounts: &points,
         };
-        door::make(ground, &wanted, mapping.as_ref())
+        door::make(ground, &wanted, mapping.as_ref(), shared)
     });
     let submounts = points.iter().map(|point| point.as_os_str().as_bytes().to_vec()).collect();
     let granted = Granted {

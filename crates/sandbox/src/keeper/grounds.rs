@@ -12,6 +12,7 @@
 //! No mount point is made on the host for any of this: each namespace has a root of its own.
 
 use crate::channel::{Channel, Peer};
+use crate::keeper::commons::AllShared;
 use crate::keeper::tree::MountList;
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, new_file_system, open_folder};
 use cowork_sys::Errno;
@@ -45,6 +46,8 @@ pub(crate) struct Grounds {
     hub: OwnedFd,
     /// What is mounted in the host view.
     pub(crate) mounts: MountList,
+    /// What sessions have in common whose folders overlap.
+    pub(crate) shared: AllShared,
     at: Ground,
     mode: Standing,
 }
@@ -73,7 +76,8 @@ impl Grounds {
         let processes = processes_of_nobody(proof)?;
         let place = open_folder(Path::new(NOBODY)).step(|| format!("open {NOBODY}"))?;
         attach(processes.as_fd(), place.as_fd()).step(|| format!("mount {NOBODY}"))?;
-        Ok(Self { host_view, hub, mounts, at: Ground::Hub, mode })
+        let shared = AllShared::default();
+        Ok(Self { host_view, hub, mounts, shared, at: Ground::Hub, mode })
     }
 
     /// Makes a cradle: `build` is called in a new namespace, which is a copy of the hub, and returns

@@ -12,6 +12,7 @@ mod brokers;
 mod cgroup;
 mod change;
 mod clients;
+mod commons;
 mod create;
 mod deposits;
 mod door;

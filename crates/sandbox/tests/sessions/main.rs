@@ -47,6 +47,8 @@ mod steps;
 #[cfg(test)]
 mod tasks;
 #[cfg(test)]
+mod together;
+#[cfg(test)]
 mod trust;
 #[cfg(test)]
 mod view;

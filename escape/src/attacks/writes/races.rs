@@ -2,7 +2,7 @@
 
 use super::trials::{Shifting, Try, race, race_of_processes};
 use super::{attack, on};
-use crate::attack::{Attack, Permitted};
+use crate::attack::Attack;
 use crate::raw::{call, flags, of, open_by, signed, text};
 use crate::scene::{Lost, Outcome, Scene};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -50,16 +50,21 @@ pub(crate) const TABLE: &[Attack] = &[
     .compared(),
     attack("race.created-while-renamed", |scene| becomes_git(scene, Put::File)).compared(),
     attack("race.moved-in-while-renamed", |scene| becomes_git(scene, Put::Moved)).compared(),
-    attack("race.created-while-another-session-renames", two_sessions)
-        .with_partner()
-        .compared()
-        .permitted(Permitted::Everywhere(TOGETHER)),
     attack("race.linked-while-renamed", |scene| becomes_git(scene, Put::Link)).compared(),
+    attack("race.replaced-while-renamed", replaced).compared(),
+    attack("race.created-while-another-session-renames", |scene| two_sessions(scene, Put::File))
+        .with_partner()
+        .compared(),
+    attack("race.moved-in-while-another-session-renames", |scene| two_sessions(scene, Put::Moved))
+        .with_partner()
+        .compared(),
+    attack("race.linked-while-another-session-renames", |scene| two_sessions(scene, Put::Link))
+        .with_partner()
+        .compared(),
+    attack("race.replaced-while-another-session-renames", two_sessions_replace)
+        .with_partner()
+        .compared(),
 ];
-
-/// Why a row that wins is no surprise.
-const TOGETHER: &str = "rules about names hold for each session by itself: two sessions with one \
-                        folder that work together get around them (docs/threat-model.md)";
 
 /// What a call may name beside the protected file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -325,12 +330,7 @@ fn becomes_git(scene: &Scene, what: Put) -> Outcome {
     let token = scene.token()?;
     let hook = format!("{git}/hooks/pre-commit");
     let came = race(scene, swap, || {
-        let put = format!("{stage}/hooks/pre-commit");
-        let result = match what {
-            Put::File => std::fs::write(&put, token),
-            Put::Moved => std::fs::write(&spare, token).and_then(|()| rename(&spare, &put)),
-            Put::Link => symlink("../evil", format!("{stage}/hooks")),
-        };
+        let result = put_in(what, (&spare, &stage), token);
         // While it is looked for, the folder may get the name.
         let seen = || std::fs::read(&hook).is_ok_and(|bytes| bytes == token.as_bytes());
         if result.is_ok() && (0..20).any(|_| seen()) {
@@ -353,44 +353,150 @@ fn becomes_git(scene: &Scene, what: Put) -> Outcome {
     came
 }
 
-/// The same by two sessions that have the same folder: one puts a file into it, the other calls it
-/// `.git`.
-fn two_sessions(scene: &Scene) -> Outcome {
-    let (stage, git) = (absolute(scene, "nested/stage")?, absolute(scene, "nested/.git")?);
-    let over = absolute(scene, "free/over")?;
-    if scene.get("partner").is_ok() {
-        while std::fs::metadata(&over).is_err() {
-            cowork_sys::ignore(rename(&stage, &git));
-            cowork_sys::ignore(rename(&git, &stage));
-        }
-        return Err(Lost::new("the partner is done"));
+/// Puts something into a folder, under the name that makes it a hook once the folder is `.git`.
+fn put_in(what: Put, (spare, folder): (&str, &str), token: &str) -> std::io::Result<()> {
+    match what {
+        Put::File => std::fs::write(format!("{folder}/hooks/pre-commit"), token),
+        Put::Moved => std::fs::write(spare, token)
+            .and_then(|()| rename(spare, format!("{folder}/hooks/pre-commit"))),
+        Put::Link => symlink("../evil", format!("{folder}/hooks")),
     }
-    // It appears whole: the partner takes it at once.
-    let whole = absolute(scene, "nested/whole")?;
-    std::fs::create_dir_all(format!("{whole}/hooks"))?;
-    rename(&whole, &stage)?;
-    let begin = std::time::Instant::now();
-    while std::fs::metadata(&git).is_err() && begin.elapsed() < std::time::Duration::from_secs(10) {
-        std::hint::spin_loop();
+}
+
+/// The same by two sessions that have the same folder: one puts something into it, the other calls it
+/// `.git`.
+fn two_sessions(scene: &Scene, what: Put) -> Outcome {
+    let (stage, git) = (absolute(scene, "nested/stage")?, absolute(scene, "nested/.git")?);
+    let (spare, evil) = (absolute(scene, "free/spare")?, absolute(scene, "nested/evil")?);
+    if is_partner(scene) {
+        let hook = format!("{git}/hooks/pre-commit");
+        return keep_on(scene, || {
+            cowork_sys::ignore(rename(&stage, &git));
+            // What has won stays.
+            if std::fs::metadata(&hook).is_err() {
+                cowork_sys::ignore(rename(&git, &stage));
+            }
+        });
     }
     let token = scene.token()?;
-    let (put, hook) = (format!("{stage}/hooks/pre-commit"), format!("{git}/hooks/pre-commit"));
+    create_dir(&evil)?;
+    std::fs::write(format!("{evil}/pre-commit"), token)?;
+    // It appears whole: the partner takes it at once.
+    let whole = absolute(scene, "nested/whole")?;
+    create_dir(&whole)?;
+    if !matches!(what, Put::Link) {
+        create_dir(format!("{whole}/hooks"))?;
+    }
+    rename(&whole, &stage)?;
+    await_partner(&git)?;
+    let hook = format!("{git}/hooks/pre-commit");
     let came = race(scene, std::thread::yield_now, || {
-        let result = std::fs::write(&put, token);
+        let result = put_in(what, (&spare, &stage), token);
         let seen = || std::fs::read(&hook).is_ok_and(|bytes| bytes == token.as_bytes());
         if result.is_ok() && (0..20).any(|_| seen()) {
             return Try::WonForGood;
         }
-        for name in [&put, &hook] {
-            cowork_sys::ignore(remove_file(name));
+        let name = if matches!(what, Put::Link) { "hooks" } else { "hooks/pre-commit" };
+        for folder in [&stage, &git] {
+            cowork_sys::ignore(remove_file(format!("{folder}/{name}")));
         }
         result.map_or_else(|error| Try::refused(&error), |()| Try::Lost)
     });
-    std::fs::write(&over, "")?;
+    over(scene, came, (&stage, &git))
+}
+
+/// What is a plain file when it is judged may be called `.git`; a folder with a hook in it may not. Both
+/// change places meanwhile.
+fn replaced(scene: &Scene) -> Outcome {
+    let (plain, full) = files_and_folders(scene)?;
+    let swap = || cowork_sys::ignore(renameat_with(CWD, &plain, CWD, &full, RenameFlags::EXCHANGE));
+    let came = race(scene, swap, || call_git(scene, &plain));
+    settled(scene, came, &plain)
+}
+
+/// The same by two sessions that have the same folder.
+fn two_sessions_replace(scene: &Scene) -> Outcome {
+    if is_partner(scene) {
+        let (plain, full) = (absolute(scene, "nested/plain")?, absolute(scene, "nested/full")?);
+        return keep_on(scene, || {
+            cowork_sys::ignore(renameat_with(CWD, &plain, CWD, &full, RenameFlags::EXCHANGE));
+        });
+    }
+    let (plain, _) = files_and_folders(scene)?;
+    let begin = std::time::Instant::now();
+    while !std::fs::metadata(&plain)?.is_dir() && begin.elapsed() < PARTNER {
+        std::hint::spin_loop();
+    }
+    let came = race(scene, std::thread::yield_now, || call_git(scene, &plain));
+    std::fs::write(absolute(scene, "free/over")?, "")?;
+    settled(scene, came, &plain)
+}
+
+/// Two names that change places: a plain file, and a folder with a hook in it.
+fn files_and_folders(scene: &Scene) -> Result<(String, String), Lost> {
+    let (plain, full) = (absolute(scene, "nested/plain")?, absolute(scene, "nested/full")?);
+    std::fs::create_dir_all(format!("{full}/hooks"))?;
+    std::fs::write(format!("{full}/hooks/pre-commit"), scene.token()?)?;
+    std::fs::write(&plain, "")?;
+    Ok((plain, full))
+}
+
+/// Calls it `.git`, and gives the name back if it was the wrong one.
+fn call_git(scene: &Scene, plain: &str) -> Try {
+    let Ok(git) = absolute(scene, "nested/.git") else { return Try::Lost };
+    match rename(plain, &git) {
+        Err(error) => Try::refused(&error),
+        Ok(()) if std::fs::metadata(format!("{git}/hooks/pre-commit")).is_ok() => Try::WonForGood,
+        Ok(()) => {
+            cowork_sys::ignore(rename(&git, plain));
+            Try::Lost
+        }
+    }
+}
+
+/// Whoever won leaves it so, if that is allowed; whoever did not has what is judged under its name.
+fn settled(scene: &Scene, came: Outcome, plain: &str) -> Outcome {
+    if came.is_err() {
+        cowork_sys::ignore(rename(absolute(scene, "nested/.git")?, plain));
+    }
+    came
+}
+
+/// How long is waited for the partner.
+const PARTNER: std::time::Duration = std::time::Duration::from_secs(10);
+
+fn is_partner(scene: &Scene) -> bool {
+    scene.get("partner").is_ok()
+}
+
+/// The partner's part, at full speed until it is over.
+fn keep_on(scene: &Scene, mut work: impl FnMut()) -> Outcome {
+    let over = absolute(scene, "free/over")?;
+    while std::fs::metadata(&over).is_err() {
+        work();
+    }
+    Err(Lost::new("the partner is done"))
+}
+
+/// Waits until the partner has called it `.git` for the first time.
+fn await_partner(git: &str) -> Result<(), Lost> {
+    let begin = std::time::Instant::now();
+    while std::fs::metadata(git).is_err() {
+        if begin.elapsed() > PARTNER {
+            return Err(Lost::new("the partner does not rename"));
+        }
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// Has the partner stop. Whoever won leaves it so, if that is allowed.
+fn over(scene: &Scene, came: Outcome, (stage, git): (&str, &str)) -> Outcome {
+    std::fs::write(absolute(scene, "free/over")?, "")?;
     if came.is_ok() {
         // The partner may have the last rename before it sees that it is over.
         for _ in 0..20 {
-            cowork_sys::ignore(rename(&stage, &git));
+            cowork_sys::ignore(rename(stage, git));
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }

@@ -277,7 +277,9 @@ fn change(
     permit_aliases(call, &place, (&stat, "attributes"))?;
     call.act(&[&place], |hand, by| {
         // It may have become a link since it was seen: then what that leads to is meant.
-        if call.files.names() != call.changes && place.seen()?.as_ref().is_some_and(is_to_follow) {
+        if call.files.names(&call.folders) != call.changes
+            && place.seen()?.as_ref().is_some_and(is_to_follow)
+        {
             return Err(Errno::STALE);
         }
         work(hand, &place, by)

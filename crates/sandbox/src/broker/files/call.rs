@@ -48,13 +48,14 @@ impl<'a> Call<'a> {
         note: &'a Notification,
         folders: Folders,
     ) -> Self {
+        let (moves, changes) = (files.moves(&folders), files.names(&folders));
         Self {
             broker,
             files,
             note,
             folders,
-            moves: files.moves(),
-            changes: files.names(),
+            moves,
+            changes,
             starts: RefCell::default(),
             descended: RefCell::default(),
             links: Cell::new(0),

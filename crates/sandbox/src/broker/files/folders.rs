@@ -7,6 +7,7 @@
 
 use super::paths::{below, for_kernel, split};
 use super::quota::Growth;
+use crate::common::Commons;
 use crate::kernel::retry;
 use cowork_api::Text;
 use cowork_api::files::{BrokeredFolder, Rules};
@@ -43,6 +44,8 @@ pub(super) struct Folder {
     submounts: Vec<Text>,
     ruling: RwLock<Arc<Ruling>>,
     pub(super) growth: Growth,
+    /// What is between this broker and those of other sessions that may change it.
+    pub(super) commons: Commons,
     cache: Mutex<HashMap<(u64, u64), Arc<OwnedFd>>>,
 }
 
@@ -74,6 +77,7 @@ impl Folder {
         number: u32,
         root: OwnedFd,
         (inside, mount): (Vec<u8>, u64),
+        commons: Commons,
     ) -> Result<Self, Errno> {
         let below = if about.below.is_empty() {
             Vec::new()
@@ -91,6 +95,7 @@ impl Folder {
             submounts: about.submounts,
             ruling: RwLock::new(Ruling::new(about.rules)),
             growth: Growth::default(),
+            commons,
             cache: Mutex::new(HashMap::new()),
         })
     }

@@ -34,6 +34,7 @@ mod walk;
 mod who;
 
 use super::Broker;
+use crate::common::Commons;
 use call::Call;
 use cowork_api::files::{BrokeredFolder, FromBroker, Refusal, ToBroker};
 use cowork_journal::hand::{By, Hand};
@@ -142,6 +143,8 @@ pub(super) struct Files {
     /// The number of `umask`, which is noted and carried out by the kernel.
     umask: Option<i32>,
     line: Line,
+    /// The number of the session's first process.
+    init: u32,
     ledger: Ledger,
     /// Readable when a set has begun that nobody looks after yet.
     begun: OwnedFd,
@@ -157,7 +160,7 @@ pub(super) struct Files {
     masks: Masks,
     /// Whether the keeper has told of all folders that there were when this broker was started.
     introduced: AtomicBool,
-    /// How often a folder was moved by the session.
+    /// How often a folder was moved by the session. Others count beside their folders.
     moves: AtomicU64,
     /// How often anything was changed.
     changes: AtomicU64,
@@ -188,6 +191,7 @@ impl Files {
             carriers: carriers.collect(),
             umask: number("umask"),
             line: Line::new(line),
+            init,
             ledger: Ledger::new(init),
             refusals: Refusals::default(),
             owed: Mutex::default(),
@@ -247,16 +251,22 @@ impl Files {
         Ok(hand.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn moves(&self) -> u64 {
-        self.moves.load(Ordering::SeqCst)
+    /// How often a folder in these was moved, by this session or another one.
+    fn moves(&self, folders: &[Arc<Folder>]) -> u64 {
+        let own = self.moves.load(Ordering::SeqCst);
+        folders.iter().fold(own, |sum, folder| sum.wrapping_add(folder.commons.moves()))
     }
 
-    fn names(&self) -> u64 {
-        self.changes.load(Ordering::SeqCst)
+    /// How often anything in these folders was changed, by this session or another one.
+    fn names(&self, folders: &[Arc<Folder>]) -> u64 {
+        let own = self.changes.load(Ordering::SeqCst);
+        folders.iter().fold(own, |sum, folder| sum.wrapping_add(folder.commons.changes()))
     }
 
-    fn note_move(&self) {
+    /// A folder was moved in this one.
+    fn note_move(&self, folder: &Folder) {
         self.moves.fetch_add(1, Ordering::SeqCst);
+        folder.commons.note_move();
     }
 
     fn is_cleared(&self, file: (u32, u64, u64)) -> bool {
@@ -358,17 +368,19 @@ impl Files {
         let root = handles.next().ok_or(Errno::BADF)?;
         let inside = about.at.clone();
         let seen = self.in_session(&inside)?;
+        let trash = if about.trash { handles.next() } else { None };
+        let commons = Commons::new(handles, self.init)?;
         let number = self.hand()?.add_folder(cowork_journal::hand::Folder {
             name: about.name.clone(),
             path: about.path.clone(),
             device: about.folder.device,
             inode: about.folder.inode,
             root: rustix::io::fcntl_dupfd_cloexec(&root, 0)?,
-            trash: if about.trash { handles.next() } else { None },
+            trash,
             caps: about.rules.caps,
             owner: about.owner,
         })?;
-        Folder::new(about, number, root, (inside, seen))
+        Folder::new(about, number, root, (inside, seen), commons)
     }
 
     /// The mount that the session has at a path.
@@ -465,12 +477,15 @@ impl Call<'_> {
     ) -> Result<T, Errno> {
         let by = self.by()?;
         let mut hand = self.files.hand()?;
-        if self.files.moves() != self.moves {
+        // What is named twice is in one folder.
+        let folder = places.first().map(|place| &place.folder);
+        let mut inside = folder.map(|folder| folder.commons.enter()).transpose()?;
+        if self.files.moves(&self.folders) != self.moves {
             for place in places {
                 place.verify()?;
             }
         }
-        if self.files.names() != self.changes {
+        if self.files.names(&self.folders) != self.changes {
             for place in places {
                 place.verify_file()?;
             }
@@ -480,6 +495,9 @@ impl Call<'_> {
         // Somebody may get a descriptor of what is changed now, and has none before this is answered.
         let begun = self.begun.take();
         self.begun.set(begun.or_else(|| Some(self.files.under.begin(hand.touched()))));
+        if let Some(inside) = &mut inside {
+            inside.begin();
+        }
         let result = work(&mut hand, by);
         self.files.changes.fetch_add(1, Ordering::SeqCst);
         result

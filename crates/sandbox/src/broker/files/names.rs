@@ -254,7 +254,17 @@ fn link_name(call: &Call<'_>, from: &Place, to: &Place) -> Result<(), Errno> {
         permit_contents(call, to, || readable(from))?;
     }
     let source = LinkSource::Name(from.spot());
-    call.act(&[from, to], |hand, by| hand.add_name(by, source, to.spot()))
+    call.act(&[from, to], |hand, by| {
+        if call.files.names(&call.folders) != call.changes {
+            still_is(from, &stat)?;
+        }
+        hand.add_name(by, source, to.spot())
+    })
+}
+
+/// Says `ESTALE` if a name stands for something of another kind than was judged.
+fn still_is(place: &Place, judged: &Stat) -> Result<(), Errno> {
+    if kind(&place.existing()?) == kind(judged) { Ok(()) } else { Err(Errno::STALE) }
 }
 
 /// `rename(old, new)`.
@@ -337,7 +347,7 @@ fn move_over(
     flags: RenameFlags,
 ) -> Result<Outcome, Errno> {
     let exchange = flags.contains(RenameFlags::EXCHANGE);
-    let names = call.files.names();
+    let names = call.files.names(&call.folders);
     permit_move(call, from, to, source)?;
     match target {
         Some(target) if exchange => permit_move(call, to, from, target)?,
@@ -349,7 +359,15 @@ fn move_over(
     let is_folder = |stat: &Stat| kind(stat) == FileType::Directory;
     let moves_folder = is_folder(source) || (exchange && target.is_some_and(is_folder));
     call.act(&[from, to], |hand, by| {
-        if moves_folder && call.files.names() != names {
+        let now = call.files.names(&call.folders);
+        // What they stand for was looked at when the call began.
+        if now != call.changes {
+            still_is(from, source)?;
+            if let Some(target) = target.filter(|_| exchange) {
+                still_is(to, target)?;
+            }
+        }
+        if moves_folder && now != names {
             still_permits_tree(call, from, to)?;
             if exchange {
                 still_permits_tree(call, to, from)?;
@@ -357,7 +375,7 @@ fn move_over(
         }
         let moved = hand.rename(by, from.spot(), to.spot(), flags);
         if moved.is_ok() && moves_folder {
-            call.files.note_move();
+            call.files.note_move(&from.folder);
         }
         moved
     })?;

@@ -228,7 +228,7 @@ fn create(
     let wanted = (flags & PASSED) | OFlags::CREATE | OFlags::EXCL | SAFELY;
     let opened = with_mask(call, || {
         call.act(&[place], |hand, by| {
-            if call.files.names() == call.changes {
+            if call.files.names(&call.folders) == call.changes {
                 // Nobody has changed anything since it was seen that nothing is there.
                 return hand.create_file(by, place.spot(), wanted, mode).map(Opened::File);
             }
