@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Means of holding on, with whether they need a mount namespace of the holder's own.
-const MEANS: [(&str, Needs); 20] = [
+const MEANS: [(&str, Needs); 23] = [
     ("reading", Needs::Nothing),
     ("writing", Needs::Nothing),
     ("place", Needs::Nothing),
@@ -35,6 +35,9 @@ const MEANS: [(&str, Needs); 20] = [
     ("program", Needs::Nothing),
     ("middle", Needs::Nothing),
     ("door", Needs::Nothing),
+    ("door_in_flight", Needs::Nothing),
+    ("door_handed_over", Needs::Nothing),
+    ("conversation", Needs::Nothing),
     ("copy", Needs::Namespace),
     ("leave", Needs::Namespace),
 ];
@@ -206,6 +209,50 @@ def door():
     door.settimeout(1)
     return lambda: door.accept()[0].recv(100)
 
+def door_in_flight():
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(folder + '/door')
+    door.listen()
+    ours, theirs = socket.socketpair()
+    socket.send_fds(ours, [b'x'], [door.fileno()])
+    door.close()
+    def look():
+        door = socket.socket(fileno=socket.recv_fds(theirs, 1, 1)[1][0])
+        door.settimeout(1)
+        return ours, door.accept()[0].recv(100)
+    return look
+
+def door_handed_over():
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(folder + '/door')
+    door.listen()
+    ask, asked = socket.socketpair()
+    if os.fork() == 0:
+        os.setsid()
+        os.close(0)
+        ask.close()
+        door.settimeout(1)
+        while asked.recv(1):
+            asked.send(door.accept()[0].recv(100))
+        os._exit(0)
+    asked.close()
+    door.close()
+    def look():
+        ask.send(b'x')
+        return ask.recv(4096)
+    return look
+
+def conversation():
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(folder + '/door')
+    door.listen()
+    print('called', flush=True)
+    talk = door.accept()[0]
+    door.close()
+    os.unlink(folder + '/door')
+    talk.settimeout(1)
+    return lambda: talk.recv(100)
+
 def copy():
     elsewhere = '/tmp/elsewhere-%d' % os.getpid()
     os.mkdir(elsewhere)
@@ -247,7 +294,7 @@ fn project(name: &str) -> Result<Ground, String> {
 
 /// Writes the canary over what is there, as an editor or a database of the host would, makes a file
 /// of that name, and says it at the door if there is one.
-fn plant(ground: &Ground) -> Result<(), String> {
+fn plant(ground: &Ground, caller: Option<UnixStream>) -> Result<(), String> {
     let secret = File::options().write(true).open(ground.0.join("project/secret"));
     let written = secret.and_then(|file| {
         file.write_all_at(&[b' '; 200], 0)?;
@@ -258,9 +305,22 @@ fn plant(ground: &Ground) -> Result<(), String> {
     std::fs::rename(project.join("named"), project.join(format!("named-{CANARY}")))
         .map_err(|error| format!("cannot rename: {error}"))?;
     // Nobody may be there any longer.
-    let door = UnixStream::connect(project.join("door"));
+    let door = caller.map_or_else(|| UnixStream::connect(project.join("door")), Ok);
     cowork_sys::ignore(door.and_then(|mut door| door.write_all(CANARY.as_bytes())));
     ground.write(&format!("project/{CANARY}"), "").map(|_| ())
+}
+
+/// Calls at the door of a holder that wants to be called before it holds on.
+fn call(kind: &str, ground: &Ground, holder: &mut Talk) -> Result<Option<UnixStream>, String> {
+    if kind != "conversation" {
+        return Ok(None);
+    }
+    match holder.line() {
+        Some(line) if line == "called" => {}
+        line => return Err(format!("the holder does not want to be called: {line:?}")),
+    }
+    let caller = UnixStream::connect(ground.0.join("project/door"));
+    caller.map(Some).map_err(|error| format!("cannot call: {error}"))
 }
 
 /// Whether somebody writes now.
@@ -294,10 +354,11 @@ fn bare(kind: &str) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("no holder on the host: {error}"))?;
     let mut talk = Talk::with(&mut process).ok_or("no pipes to the holder")?;
+    let caller = call(kind, &ground, &mut talk)?;
     let held = talk.line();
     talk.say("detach");
     let detached = talk.line();
-    plant(&ground)?;
+    plant(&ground, caller)?;
     let written = kind == "middle" && is_written(&ground)?;
     let seen = talk.finish("look");
     process.wait().map_err(|error| format!("the holder is lost: {error}"))?;
@@ -324,6 +385,7 @@ fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, Strin
     };
     arguments.extend(python);
     let mut holder = room.start(&arguments)?;
+    let caller = call(kind, &ground, &mut holder)?;
     let held = holder.line().unwrap_or_default();
     if held != "holds" {
         // The means itself is refused there.
@@ -334,7 +396,7 @@ fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, Strin
         };
     }
     let revoked = room.revoke("project")?;
-    plant(&ground)?;
+    plant(&ground, caller)?;
     if kind == "middle" && is_written(&ground)? {
         return Ok(Verdict::Escaped(format!("the folder was written to after {revoked:?}")));
     }
@@ -343,11 +405,6 @@ fn confined(scene: &Attacked, kind: &str, needs: Needs) -> Result<Verdict, Strin
         // Documented in the threat model: pages of a file that a session moved into a pipe while it
         // had the folder are shared with the file until they are read.
         return Ok(Verdict::ByDesign("pages already in a pipe stay shared with the file".into()));
-    }
-    if seen.contains(CANARY) && kind == "door" {
-        // Documented there too: the name belongs to the folder, and the socket to the session.
-        let reason = "a socket that was bound there hears who still connects to its name";
-        return Ok(Verdict::ByDesign(reason.into()));
     }
     if seen.contains(CANARY) {
         return Ok(Verdict::Escaped(format!("the canary was seen after {revoked:?}")));

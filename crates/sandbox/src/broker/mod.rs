@@ -11,13 +11,13 @@
 //! which the kernel writes them: if it dies, the next broker makes a connection again, and answers
 //! other calls as interrupted.
 
-mod bound;
+pub(crate) mod bound;
 mod connect;
 mod files;
 mod handover;
 mod turn;
 
-use bound::BoundSockets;
+use bound::{BoundSockets, NOTES};
 use cowork_policy::seccomp::Arch;
 use cowork_sys::Errno;
 use cowork_sys::identity::take_over;
@@ -47,8 +47,15 @@ const MAX_CONNECTING: usize = 192;
 const MAX_ASKING: usize = 32;
 /// Where the keeper counts, behind the table, what it has told this process.
 const TOLD: usize = SLOTS * NUMBERS_PER_CALL;
+/// Where this process notes, behind that, which sockets it has bound.
+const BOUND: usize = TOLD + 1;
+/// Numbers in the whole table.
+const TABLE: usize = BOUND + NOTES;
 /// Size of the table of calls in work, behind which the keeper counts.
 pub(crate) const TABLE_BYTES: u64 = (SLOTS * NUMBERS_PER_CALL * size_of::<u64>()) as u64;
+/// Where in the whole table bound sockets are noted, in bytes, and how large it is.
+pub(crate) const NOTES_AT: u64 = (BOUND * size_of::<u64>()) as u64;
+pub(crate) const WHOLE_BYTES: u64 = (TABLE * size_of::<u64>()) as u64;
 /// Threads for calls that wait for nobody, beside one for each processor: one that hands out a
 /// descriptor does not receive until the caller has taken it.
 const SPARE: usize = 2;
@@ -93,7 +100,7 @@ fn run(arguments: &[String]) -> Result<(), Errno> {
     let scratch = arguments.first().and_then(|text| text.parse().ok()).ok_or(Errno::INVAL)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (listener, in_flight, diagnostics) = (take_over(3)?, take_over(4)?, take_over(5)?);
-    let in_flight = Numbers::map(in_flight.as_fd(), TOLD + 1)?;
+    let in_flight = Numbers::map(in_flight.as_fd(), TABLE)?;
     let connect = Arch::native().and_then(|arch| arch.number_of("connect")).ok_or(Errno::NOSYS)?;
     let broker = Arc::new_cyclic(|own| Broker {
         own: Weak::clone(own),
@@ -285,6 +292,15 @@ impl Broker {
         };
         // A caller that died meanwhile needs no answer.
         cowork_sys::ignore(answer(self.listener.as_fd(), call.id, outcome));
+    }
+
+    /// Notes that a socket is about to be bound in a folder, and returns where its file is noted.
+    fn note_socket(&self, folder: &str, socket: u64) -> usize {
+        bound::note(&self.in_flight, BOUND, folder, socket)
+    }
+
+    fn note_file(&self, place: usize, file: (u64, u64)) {
+        bound::note_file(&self.in_flight, place, file);
     }
 
     /// How often the keeper has told this process something.

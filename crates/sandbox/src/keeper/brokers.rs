@@ -1,7 +1,8 @@
 //! The broker of a session, as the keeper holds it: started by the first call that needs one, told
 //! of every folder that it makes changes in, started again when it dies.
 
-use crate::broker::TABLE_BYTES;
+use crate::broker::bound::NOTES;
+use crate::broker::{NOTES_AT, TABLE_BYTES, WHOLE_BYTES};
 use crate::channel::{Channel, Peer};
 use crate::keeper::Session;
 use crate::keeper::cgroup::Frozen;
@@ -128,6 +129,17 @@ impl BrokerState {
         rustix::io::pwrite(table, &self.told.to_ne_bytes(), TABLE_BYTES).map(drop)
     }
 
+    /// What brokers of the session have noted about sockets that they have bound.
+    pub(crate) fn notes(&self) -> Result<Vec<u64>, Errno> {
+        let Some(table) = &self.in_flight else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; NOTES * size_of::<u64>()];
+        let read = rustix::io::pread(table, &mut bytes, NOTES_AT)?;
+        let numbers = bytes.get(..read).unwrap_or_default().chunks_exact(size_of::<u64>());
+        let number =
+            |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        Ok(numbers.map(number).collect())
+    }
+
     /// Nobody is left who says that sets are closed: the clients that waited for it, and whether the
     /// session stands still for their sake alone.
     pub(crate) fn forget_settling(&mut self) -> (Vec<Asker>, bool) {
@@ -156,16 +168,20 @@ impl BrokerState {
 
 fn in_flight_table() -> Result<OwnedFd, Errno> {
     let table = rustix::fs::memfd_create(c"cowork-in-flight", MemfdFlags::CLOEXEC)?;
-    let size = TABLE_BYTES + size_of::<u64>() as u64;
-    rustix::fs::ftruncate(&table, size)?;
+    rustix::fs::ftruncate(&table, WHOLE_BYTES)?;
     Ok(table)
 }
 
 /// Enters the network of a session, and opens a socket that lists the UNIX sockets in it.
-fn enter_network(init: i32) -> Result<OwnedFd, Errno> {
+pub(crate) fn enter_network(init: i32) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/{init}/ns/net");
     let network = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+    diagnostics_here()
+}
+
+/// A socket that lists the UNIX sockets in the network that this process is in.
+pub(crate) fn diagnostics_here() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(
         rustix::net::AddressFamily::NETLINK,
         rustix::net::SocketType::RAW,

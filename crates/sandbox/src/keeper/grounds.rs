@@ -11,7 +11,9 @@
 //!
 //! No mount point is made on the host for any of this: each namespace has a root of its own.
 
+use crate::broker::bound::BoundSockets;
 use crate::channel::{Channel, Peer};
+use crate::keeper::brokers::diagnostics_here;
 use crate::keeper::commons::AllShared;
 use crate::keeper::tree::MountList;
 use crate::kernel::{Extent, Failed, Step, attach, copy_mount, new_file_system, open_folder};
@@ -50,11 +52,15 @@ pub(crate) struct Grounds {
     pub(crate) shared: AllShared,
     at: Ground,
     mode: Standing,
+    /// The UNIX sockets of the host's network.
+    pub(crate) callers: BoundSockets,
 }
 
 impl Grounds {
     /// Makes the namespaces. Afterwards the keeper is in the hub.
     pub(crate) fn make(proof: &SingleThreaded) -> Result<Self, Failed> {
+        // It will be in other networks.
+        let callers = diagnostics_here().step(|| "list the sockets of the host".into())?;
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
         let mode = if uid == 0 { Standing::Root } else { Standing::User { uid, gid } };
@@ -76,8 +82,8 @@ impl Grounds {
         let processes = processes_of_nobody(proof)?;
         let place = open_folder(Path::new(NOBODY)).step(|| format!("open {NOBODY}"))?;
         attach(processes.as_fd(), place.as_fd()).step(|| format!("mount {NOBODY}"))?;
-        let shared = AllShared::default();
-        Ok(Self { host_view, hub, mounts, shared, at: Ground::Hub, mode })
+        let (shared, callers) = (AllShared::default(), BoundSockets::new(callers));
+        Ok(Self { host_view, hub, mounts, shared, at: Ground::Hub, mode, callers })
     }
 
     /// Makes a cradle: `build` is called in a new namespace, which is a copy of the hub, and returns

@@ -8,6 +8,7 @@
 //! resident one outlives its clients, and leaves when it is asked to or has nothing to keep. When it
 //! dies, the kernel ends every session, because each first process asked to die with it.
 
+mod bound;
 mod brokers;
 mod cgroup;
 mod change;

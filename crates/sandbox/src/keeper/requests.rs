@@ -106,7 +106,9 @@ impl Keeper {
             Request::Grant { session, grant } => self.grant(&session, &grant)?,
             Request::Revoke { session, name } => {
                 let number = self.sessions.number(&session)?;
-                let revoked = revoke::revoke(self.sessions.find(&session)?, &name)?;
+                let grounds = self.grounds.as_ref().map_err(Failure::clone)?;
+                let session = self.sessions.find(&session)?;
+                let revoked = revoke::revoke(&self.proof, grounds, session, &name)?;
                 self.end_if_revoked(number, &revoked);
                 Reply::Revoked(revoked)
             }

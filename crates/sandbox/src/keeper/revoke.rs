@@ -5,6 +5,7 @@
 //! broker its writable side is closed first, which the kernel refuses while somebody can still write.
 
 use crate::keeper::Session;
+use crate::keeper::bound;
 use crate::keeper::door::{self, Closed};
 use crate::keeper::grant::{Granted, attach, failure, make_mount};
 use crate::keeper::grounds::Grounds;
@@ -23,9 +24,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Takes the folder away. The keeper is in the hub.
-pub(crate) fn revoke(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
+pub(crate) fn revoke(
+    proof: &SingleThreaded,
+    grounds: &Grounds,
+    session: &mut Session,
+    name: &str,
+) -> Result<Revoked, Failure> {
     check_granted(session, name)?;
-    session.while_frozen(|session| withdraw(session, name))
+    session.while_frozen(|session| withdraw(proof, grounds, session, name))
 }
 
 /// Shows a granted folder with another access. The new mount is made first, so that a folder that
@@ -61,7 +67,7 @@ pub(crate) fn regrant(
                 return Ok((Revoked { killed, certainty }, prepared.submounts));
             }
         }
-        let revoked = withdraw(session, &grant.name)?;
+        let revoked = withdraw(proof, grounds, session, &grant.name)?;
         if revoked.certainty == Certainty::SessionEnded {
             return Ok((revoked, Vec::new()));
         }
@@ -98,7 +104,12 @@ fn close_door(
     closed.map_err(|failed| failed.into_failure(FailureCode::StepFailed))
 }
 
-fn withdraw(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
+fn withdraw(
+    proof: &SingleThreaded,
+    grounds: &Grounds,
+    session: &mut Session,
+    name: &str,
+) -> Result<Revoked, Failure> {
     let mut killed = Vec::new();
     let closed = close_door(session, name, &mut killed)?;
     let point = session.hub.path().join(name);
@@ -111,7 +122,8 @@ fn withdraw(session: &mut Session, name: &str) -> Result<Revoked, Failure> {
         killed.extend(revoked.killed);
         certainty = weaker(certainty, revoked.certainty);
     }
-    if closed == Closed::No {
+    let silent = bound::silence(proof, grounds, session, name, &mut killed)?;
+    if closed == Closed::No || silent == Closed::No {
         certainty = Certainty::SessionEnded;
     }
     cowork_sys::ignore(rmdir(&point));

@@ -255,6 +255,17 @@ impl Loan {
     }
 }
 
+/// Whether process `pid` has one of these sockets open.
+pub(crate) fn has_socket(pid: i32, sockets: &[u32]) -> bool {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    entries.flatten().any(|entry| {
+        let link = std::fs::read_link(entry.path()).unwrap_or_default();
+        let number = link.to_str().and_then(|text| text.strip_prefix("socket:["));
+        let number = number.and_then(|text| text.strip_suffix(']')?.parse().ok());
+        number.is_some_and(|number: u32| sockets.contains(&number))
+    })
+}
+
 fn holds_descriptor(pid: i32, copies: &HashSet<u64>) -> bool {
     any_descriptor(pid, |text| {
         text.lines()

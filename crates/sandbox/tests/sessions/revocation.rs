@@ -10,7 +10,9 @@ use cowork_api::plan::Access;
 use cowork_sandbox::client::Keeper;
 use cowork_testbed::Folder;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 
 /// What the folder holds while it is granted.
 const GRANTED: &str = "what may be read while it is granted";
@@ -83,7 +85,23 @@ def bound():
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(folder + '/listener')
     listener.listen()
+    talks = []
+    def serve():
+        while True:
+            talks.append(listener.accept()[0])
+            talks[-1].send(b'x')
+    import threading
+    threading.Thread(target=serve, daemon=True).start()
     return lambda: listener.getsockname()
+
+def bound_in_flight():
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(folder + '/listener')
+    listener.listen()
+    ours, theirs = socket.socketpair()
+    socket.send_fds(ours, [b'x'], [listener.fileno()])
+    listener.close()
+    return lambda: (ours, theirs)
 
 look = globals()[kind]()
 print('holds', flush=True)
@@ -337,19 +355,82 @@ fn a_watch_on_the_folder_shows_nothing_that_happens_later() {
     as_everybody(|bench| shows_nothing_fresh(bench, "watch"));
 }
 
-/// The broker bound it, on a mount that the session does not have: it holds nothing of the session's.
+/// What is heard at the listener's name, on the host.
+fn heard(scene: &Scene) -> Option<(UnixStream, u8)> {
+    let mut talk = UnixStream::connect(scene.folder.path().join("listener")).ok()?;
+    let mut byte = [0];
+    talk.read_exact(&mut byte).ok()?;
+    Some((talk, byte[0]))
+}
+
+/// The broker bound it, on a mount that the session does not have: it holds nothing of the session's,
+/// but whoever came to its name would go on speaking with the session.
 #[test]
-fn a_socket_bound_in_the_folder_does_not_keep_it() {
+fn whoever_has_a_socket_bound_in_the_folder_dies() {
     as_everybody(|bench| {
         let mut scene = Scene::set(bench);
-        let (mut holder, pid) = scene.hold("bound");
+        let (holder, pid) = scene.hold("bound");
+        let (mut talk, byte) = heard(&scene).expect("it answers");
+        assert_eq!(byte, b'x');
         let revoked = scene.revoke();
-        let killed = revoked.killed.iter().any(|(killed, _)| *killed == pid);
-        assert!(killed || revoked.certainty != Certainty::Scan, "{revoked:?}");
-        let at = scene.room.granted("project");
-        assert_ne!(scene.room.shell(&format!("ls {at}/* 2>/dev/null; echo gone")), "");
-        assert!(scene.room.shell(&format!("ls {at} 2>&1")).contains("No such file"));
-        drop(scene);
+        assert_eq!(revoked.killed, [(pid, "python3".to_owned())]);
+        assert_eq!(revoked.certainty, Certainty::Kernel);
+        assert_eq!(scene.room.ending(&holder), Ending::Signal(9));
+        assert!(heard(&scene).is_none(), "somebody answers still");
+        assert_eq!(talk.read(&mut [0]).unwrap_or(0), 0, "a conversation goes on");
+        scene.check_aftermath();
+    });
+}
+
+/// As long as the session has the folder, in whatever way, it is its own.
+#[test]
+fn a_socket_stays_while_the_folder_can_be_read_and_goes_with_it() {
+    as_everybody(|bench| {
+        let mut scene = Scene::set(bench);
+        let (holder, pid) = scene.hold("bound");
+        let wanted = grant_of(scene.folder.path(), "project", Access::Read);
+        let session = scene.room.id();
+        ask(&mut scene.keeper, Request::Regrant { session, grant: wanted })
+            .expect("it can be read");
+        assert_eq!(heard(&scene).expect("it answers").1, b'x');
+        let revoked = scene.revoke();
+        assert_eq!(revoked.killed, [(pid, "python3".to_owned())]);
+        assert_eq!(scene.room.ending(&holder), Ending::Signal(9));
+        assert!(heard(&scene).is_none(), "somebody answers still");
+        scene.check_aftermath();
+    });
+}
+
+/// Sockets of other folders, and of the session's own, are nobody's concern.
+#[test]
+fn a_socket_bound_elsewhere_stays() {
+    as_everybody(|bench| {
+        let mut scene = Scene::set(bench);
+        let other = bench.folder("other");
+        let wanted = grant_of(other.path(), "other", Access::Write);
+        grant(&mut scene.keeper, &scene.room, wanted).expect("it can be granted");
+        let at = scene.room.granted("other");
+        let mut holder = scene.room.python(HOLDER, &["bound", &at]);
+        holder.expect("holds");
+        let revoked = scene.revoke();
+        assert_eq!((revoked.killed, revoked.certainty), (Vec::new(), Certainty::Kernel));
+        let mut byte = [0];
+        let talk = UnixStream::connect(other.path().join("listener"));
+        talk.and_then(|mut talk| talk.read_exact(&mut byte)).expect("it answers");
+        assert_eq!(byte, *b"x");
+        scene.check_aftermath();
+    });
+}
+
+/// A descriptor of it that is on its way in a socket shows in no process.
+#[test]
+fn a_bound_socket_in_flight_ends_the_session() {
+    as_everybody(|bench| {
+        let mut scene = Scene::set(bench);
+        let (mut holder, _) = scene.hold("bound_in_flight");
+        let revoked = scene.revoke();
+        assert_eq!(revoked.certainty, Certainty::SessionEnded);
+        assert!(UnixStream::connect(scene.folder.path().join("listener")).is_err());
         holder.rest();
     });
 }

@@ -59,6 +59,9 @@ fn path_in(address: &[u8]) -> Option<&[u8]> {
 fn give_name(call: &Call<'_>, place: &Place, socket: &OwnedFd) -> Result<(), Errno> {
     let address = SocketAddrUnix::new(&*place.name)?;
     call.act(&[place], |hand, by| {
+        // Whoever takes the folder away asks for it: nobody else sees that a socket is of the folder.
+        let number = rustix::fs::fstat(socket)?.st_ino;
+        let noted = call.broker.note_socket(&place.folder.name, number);
         rustix::process::fchdir(&*place.parent)?;
         let bound = hand.announce(by, place.spot(), FileKind::Other).and_then(|intent| {
             let bound = rustix::net::bind(socket, &address);
@@ -69,6 +72,11 @@ fn give_name(call: &Call<'_>, place: &Place, socket: &OwnedFd) -> Result<(), Err
         });
         // A folder that this thread stands in could not be unmounted.
         rustix::process::chdir(c"/")?;
+        if bound.is_ok()
+            && let Ok(Some(file)) = place.seen()
+        {
+            call.broker.note_file(noted, (file.st_dev, file.st_ino));
+        }
         bound
     })
 }
