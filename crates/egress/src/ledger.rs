@@ -5,6 +5,7 @@
 //! always recorded, once for each that passed. Asks have a limit of their own; the rest answers
 //! something that the daemon sent.
 
+use crate::captures::Waiting;
 use cowork_api::egress::{Ask, FromEgress, Record, Target, What};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,6 +30,8 @@ pub(crate) struct Ledger {
     counts: Option<u64>,
     /// What goes first.
     said: VecDeque<FromEgress>,
+    /// Parts of bodies, which go before records.
+    bodies: VecDeque<Waiting>,
 }
 
 impl Ledger {
@@ -73,6 +76,7 @@ impl Ledger {
                 shorten_target(target);
                 shorten(sentence, MAX_SENTENCE);
             }
+            What::Captured { target, .. } => shorten_target(target),
             What::Lost { .. } => {}
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -91,6 +95,11 @@ impl Ledger {
     /// Says something that is no record.
     pub(crate) fn say(&mut self, message: FromEgress) {
         self.said.push_back(message);
+    }
+
+    /// A part of a body is to be told.
+    pub(crate) fn bring(&mut self, waiting: Waiting) {
+        self.bodies.push_back(waiting);
     }
 
     /// Nothing waits for an ask any more: unsaid, if it was not said yet.
@@ -115,6 +124,9 @@ impl Ledger {
         if let Some(message) = self.said.pop_front() {
             return Some(message);
         }
+        if let Some(waiting) = self.bodies.pop_front() {
+            return Some(waiting.told());
+        }
         let next = self.kept.partition_point(|record| record.number <= self.sent);
         let record = self.kept.get(next)?;
         self.sent = record.number;
@@ -126,7 +138,7 @@ impl Ledger {
 fn is_spared(what: &What) -> bool {
     match what {
         What::Decided { decision, .. } => !decision.allowed,
-        What::Noticed { .. } => true,
+        What::Noticed { .. } | What::Captured { .. } => true,
         What::Ended { .. } | What::Lost { .. } => false,
     }
 }

@@ -15,6 +15,7 @@
 
 mod arrival;
 pub mod capture;
+mod captures;
 pub mod confine;
 mod descriptors;
 mod desk;

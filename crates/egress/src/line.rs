@@ -233,6 +233,7 @@ impl Clerk {
                 self.house.quotas.tell_all();
             }
             ToEgress::Spent(spent) => self.house.quotas.restore(spent),
+            ToEgress::Captures(captures) => office.captures.set(captures),
             ToEgress::Names => {
                 // Without them names are learned as they are asked for.
                 let file = handles.into_iter().next();

@@ -1,5 +1,6 @@
 //! What all flows of a session share: the rules of the moment, the user's answers, the record.
 
+use crate::captures::{Bodies, Captures};
 use crate::desk::{Desk, Joined, Scope, Waiting};
 use crate::dial::Reached;
 use crate::flow::{Flow, Flows, Waits};
@@ -41,6 +42,8 @@ pub struct Office {
     renewed: watch::Sender<u64>,
     /// Secrets that wait for another value.
     pub(crate) renewals: Renewals,
+    /// Of what bodies are kept.
+    pub(crate) captures: Captures,
 }
 
 /// Leave to reach a place: made only by a decision.
@@ -126,6 +129,7 @@ impl Office {
             news: Notify::new(),
             renewed: watch::Sender::new(0),
             renewals: Renewals::default(),
+            captures: Captures::default(),
         })
     }
 
@@ -439,6 +443,25 @@ impl Office {
     /// Writes something down, and tells the daemon.
     pub fn record(&self, flow: u64, request: u32, what: What) {
         lock(&self.ledger).record(flow, request, what);
+        self.news.notify_one();
+    }
+
+    /// What keeps the bodies of a request that passes, where a rule about it says so: another one may
+    /// speak for it.
+    pub(crate) fn bodies_of(&self, place: &Place, target: &Target) -> Option<Bodies> {
+        if self.captures.are_none() {
+            return None;
+        }
+        let rules = self.rules();
+        let method = target.method.as_deref().unwrap_or_default();
+        let path = target.path.as_deref().unwrap_or_default();
+        let fitting = rules.fitting(place, target.port, (method, path));
+        self.captures.of(fitting.iter().map(|rule| rule.name.as_str()))
+    }
+
+    /// Bodies that are kept are over.
+    pub(crate) fn captured(&self, bodies: Bodies, of: (u64, u32), target: &Target) {
+        bodies.end(&mut lock(&self.ledger), of, target);
         self.news.notify_one();
     }
 

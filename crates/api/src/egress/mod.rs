@@ -11,7 +11,9 @@ mod record;
 use crate::Text;
 use serde::{Deserialize, Serialize};
 
-pub use record::{Connection, Decision, Ended, Http, Record, Source, Spoken, Timings, Used, What};
+pub use record::{
+    Bodied, Connection, Decision, Ended, Http, Record, Source, Spoken, Timings, Used, What,
+};
 
 /// From the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +80,21 @@ pub enum ToEgress {
     /// The names that addresses of the session stand for are in the file beside this, of [`KEPT_NAMES`]
     /// bytes, and are written there. Sent before the first socket.
     Names,
+    /// The rules of whose requests bodies are kept; all of them, each time.
+    Captures(Vec<Capture>),
 }
+
+/// Of the requests of a rule bodies are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// The rule's name.
+    pub rule: String,
+    /// How much of each body, at most [`MAX_CAPTURE`].
+    pub bytes: u64,
+}
+
+/// Most bytes of a body that are kept.
+pub const MAX_CAPTURE: u64 = 1024 * 1024;
 
 /// What was used of what a rule limits, in the windows of the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -499,6 +515,30 @@ pub enum FromEgress {
     Returned(Result<Returned, String>),
     /// What was used of what some rules limit has changed: the daemon keeps it for the next process.
     Spent(Vec<Spent>),
+    /// A part of a body that is kept. Sent before the record that tells of it, in order.
+    Body(Piece),
+}
+
+/// A part of a body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The connection that it belongs to.
+    pub flow: u64,
+    /// The request in it.
+    pub request: u32,
+    /// Whose it is.
+    pub side: Side,
+    /// What it is: as the session sent it or got it.
+    pub bytes: Hidden,
+}
+
+/// Who sent a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Side {
+    /// The session.
+    Session,
+    /// The host.
+    Host,
 }
 
 /// Most flows that are listed.

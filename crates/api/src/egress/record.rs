@@ -1,7 +1,8 @@
 //! What an egress process records of every decision and every end.
 //!
 //! Deliberately absent: anything that was said. No body, no value of a query, no value of a header is
-//! here, but for words that name a protocol or a coding.
+//! here, but for words that name a protocol or a coding. Of a body that is kept elsewhere there are its
+//! size and its hash.
 
 use super::{CredentialMode, Target};
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,26 @@ pub enum What {
         /// How many.
         records: u64,
     },
+    /// Bodies of a request and of its answer were kept.
+    Captured {
+        /// What it was.
+        target: Target,
+        /// The body of the request.
+        sent: Bodied,
+        /// The body of the answer.
+        received: Bodied,
+    },
+}
+
+/// A body that was kept, or a part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bodied {
+    /// Its bytes, as the session sent or got them.
+    pub size: u64,
+    /// How many of them are kept, from its beginning.
+    pub kept: u64,
+    /// The SHA-256 of all of them.
+    pub sha256: [u8; 32],
 }
 
 /// A secret that was put into a request.

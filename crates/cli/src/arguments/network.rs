@@ -181,6 +181,10 @@ pub(crate) struct RuleDetails {
     /// Most connections at a time
     #[arg(long, value_name = "NUMBER", conflicts_with = "remove")]
     pub(crate) connections: Option<u32>,
+
+    /// Keep so much of each body, at most 1MB; they are looked into for it, and `cowork net har` has them
+    #[arg(long, value_name = "BYTES", conflicts_with = "remove")]
+    pub(crate) capture: Option<String>,
 }
 
 #[derive(Debug, Args)]

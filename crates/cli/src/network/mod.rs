@@ -86,6 +86,7 @@ pub(crate) fn allowance(host: &str, details: &RuleDetails) -> NetworkRule {
         upload: details.upload.clone(),
         requests: details.requests.clone(),
         connections: details.connections,
+        capture: details.capture.clone(),
     }
 }
 
@@ -196,6 +197,7 @@ pub(crate) fn details(rule: &NetworkRule) -> String {
     one("upload", rule.upload.as_ref());
     one("requests", rule.requests.as_ref());
     one("connections", rule.connections.map(|most| most.to_string()).as_ref());
+    one("bodies kept up to", rule.capture.as_ref());
     one("because", rule.reason.as_ref());
     parts.join(", ")
 }

@@ -28,6 +28,7 @@ pub(crate) fn check(rule: &NetworkRule) -> Result<(), Failure> {
         upload: rule.upload.clone(),
         requests: rule.requests.clone(),
         connections: rule.connections,
+        capture: rule.capture.clone(),
         ..RuleParts::new(verb(rule.action), &rule.host)
     };
     match rule::build(&parts) {
@@ -148,6 +149,7 @@ fn written(parts: &RuleParts) -> Result<Vec<NetworkRule>, String> {
         upload: parts.upload.clone(),
         requests: parts.requests.clone(),
         connections: parts.connections,
+        capture: parts.capture.clone(),
     });
     Ok(rules.collect())
 }

@@ -2,7 +2,7 @@
 //! which rule and with which secret, and nothing that was said.
 
 use crate::for_everyone;
-use crate::site::Site;
+use crate::site::{Site, whole};
 use cowork_testbed::Person;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ for_everyone!(
     a_tunnel_is_recorded_with_the_name_in_it,
     who_decided_is_recorded,
     the_archive_says_what_took_how_long,
+    bodies_are_kept_where_a_rule_says_so,
 );
 
 const VALUE: &str = "sk-test-4f6b2a9c7d1e8f3059ab";
@@ -192,4 +193,99 @@ fn the_archive_says_what_took_how_long(person: Person) {
     assert_eq!(entry["time"].as_i64(), Some(sum), "{entry:#}");
     assert!(!said.contains("hidden"), "{said}");
     site.say(&["rm", &id]).good();
+}
+
+/// The SHA-256 of 5000 times `a`.
+const HASH: &str = "c526c6222044dab5674de9c4ac7f4566ebb5e4d8bf9d8ea34c9cc8a7cc3c869c";
+
+/// The entries of a session's archive for a URL with a word, when there are enough of them.
+fn entries(site: &Site, id: &str, word: &str, least: usize) -> Vec<Value> {
+    let begin = Instant::now();
+    loop {
+        let said = site.say(&["net", "har", id]).good();
+        assert!(!said.contains(VALUE), "{said}");
+        let archive: Value = serde_json::from_str(&said).expect("a document");
+        let all = archive["log"]["entries"].as_array().expect("a list").iter();
+        let about =
+            |entry: &&Value| entry["request"]["url"].as_str().is_some_and(|url| url.contains(word));
+        let found: Vec<Value> = all.filter(about).cloned().collect();
+        if found.len() >= least {
+            return found;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10), "{word}: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn bodies_are_kept_where_a_rule_says_so(person: Person) {
+    let site = Site::of(person);
+    let secret = format!("captured-{}", if person == Person::Root { "root" } else { "user" });
+    let words = ["secret", "set", &secret, "--host", "api.example", "--env", "API_KEY"];
+    site.tell(&words, VALUE).good();
+    let rules = "[[egress.allow]]\nhost = \"api.example\"\ncapture = \"1KB\"\n\
+                 [[egress.allow]]\nhost = \"web.example\"\nmethods = [\"GET\", \"POST\"]\n";
+    site.place("capture.toml", rules);
+    let id = site.say(&["new", "--policy", "capture.toml", "--secret", &secret]).good();
+    let id = id.trim();
+    let script = "echo -n $API_KEY; curl -sS -o /dev/null -d \"key=$API_KEY\" https://api.example/echo; \
+                  printf '\\377\\000' | curl -sS -o /dev/null --data-binary @- https://api.example/binary; \
+                  head -c 5000 /dev/zero | tr '\\0' a | \
+                  curl -sS -o /dev/null --data-binary @- https://api.example/long; \
+                  curl -sS -o /dev/null -d not-kept=1 https://web.example/unkept";
+    let placeholder = site.say(&["exec", id, "--", "bash", "-c", script]).good();
+    let echoed = &entries(site, id, "/echo", 1)[0];
+    assert_eq!(echoed["request"]["postData"]["text"], json!(format!("key={placeholder}")));
+    let answer = echoed["response"]["content"]["text"].as_str().expect("it is text");
+    let answer: Value = serde_json::from_str(answer).expect("it is whole");
+    assert_eq!(answer["body"], json!(format!("key={placeholder}")));
+    let binary = &entries(site, id, "/binary", 1)[0]["request"]["postData"];
+    assert_eq!(*binary, json!({ "mimeType": "", "encoding": "base64", "text": "/wA=" }));
+    let long = &entries(site, id, "/long", 1)[0]["request"]["postData"];
+    assert_eq!(long["text"], json!("a".repeat(1024)));
+    assert_eq!(long["comment"], json!("the first 1024 of 5000 bytes"));
+    let unkept = &entries(site, id, "/unkept", 1)[0];
+    assert!(unkept["request"]["postData"].is_null(), "{unkept:#}");
+    assert!(unkept["response"]["content"]["text"].is_null(), "{unkept:#}");
+    // The record has their sizes and hashes, and nothing of what they say.
+    let found = records(site, id, "/long", 3);
+    let captured = of(&found, "network.captured");
+    assert_eq!(
+        (&captured["sent"]["size"], &captured["sent"]["kept"]),
+        (&json!(5000), &json!(1024))
+    );
+    assert_eq!(captured["sent"]["sha256"], json!(HASH));
+    let audit = site.say(&["audit", id, "--json"]).good();
+    assert!(!audit.contains(&placeholder) && !audit.contains("aaaaaaaa"), "{audit}");
+    // They lie in the folder of the session, and go with it.
+    let folder = site.folder.path().join("state/sessions").join(id).join("bodies");
+    let files: Vec<_> = std::fs::read_dir(&folder).expect("it is there").flatten().collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        let bytes = whole(&file.path());
+        assert!(!bytes.windows(VALUE.len()).any(|part| part == VALUE.as_bytes()), "{file:?}");
+    }
+    site.say(&["rm", id]).good();
+    assert!(!folder.exists());
+    // What is not looked into has no bodies to keep.
+    let rules = "[[egress.allow]]\nhost = \"web.example\"\ntls = \"tunnel\"\ncapture = \"1KB\"\n";
+    site.place("capture.toml", rules);
+    let refused = site.script(&["--policy", "capture.toml"], "true");
+    let sentence = "bodies are kept of what is looked into: leave out `tunnel`, or `capture`";
+    assert!(refused.code != 0 && refused.err.contains(sentence), "{refused:?}");
+    let id = site.say(&["new", "--net", "deny"]).good();
+    let id = id.trim();
+    let refused = site.say(&["allow", id, "web.example", "--capture", "2MB"]);
+    assert!(refused.code != 0 && refused.err.contains("how much of a body is kept"), "{refused:?}");
+    // It begins and ends while a session runs.
+    let allow = ["allow", id, "web.example", "--method", "GET", "--capture", "10"];
+    assert!(site.say(&allow).good().contains("bodies kept up to 10"));
+    let get = |path: &str| {
+        let url = format!("https://web.example/{path}");
+        site.say(&["exec", id, "--", "curl", "-sS", &url]).good();
+        entries(site, id, path, 1)[0]["response"]["content"]["text"].clone()
+    };
+    assert_eq!(get("while-kept"), json!("hello from"));
+    site.say(&["allow", id, "web.example", "--method", "GET"]).good();
+    assert_eq!(get("no-longer"), Value::Null);
+    site.say(&["rm", id]).good();
 }

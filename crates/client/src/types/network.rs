@@ -84,6 +84,10 @@ pub struct NetworkRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub connections: Option<u32>,
+    /// How much of each body is kept of its requests and their answers, e.g. `64KB`; nothing without
+    /// this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<String>,
 }
 
 /// What a session may reach. Without any of it a session has no network.

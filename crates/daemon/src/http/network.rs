@@ -98,7 +98,8 @@ pub(super) async fn har(
     let folder = daemon.book.audit_folder().to_path_buf();
     let created = session.doc().created;
     let id = session.id.clone();
-    let read = move || crate::network::har(&folder, &id, &created);
+    let bodies = crate::network::bodies_of(&daemon.folders.session(&id));
+    let read = move || crate::network::har(&folder, (&id, &created), &bodies);
     let read = tokio::task::spawn_blocking(read).await;
     read.map_err(|error| Trouble::host("the audit could not be read", error))?.map(Json)
 }

@@ -73,7 +73,7 @@ impl Daemon {
             asker: None,
             kind: KIND.into(),
             wanted,
-            reason: short(&reason(target, self.is_asked_singly(session, target))),
+            reason: short(&reason(target, self.what_else(session, target))),
             access: Access::Read,
             state: RequestState::Pending,
             created: now(),
@@ -90,12 +90,13 @@ impl Daemon {
         Ok(request.id)
     }
 
-    /// Whether an answer is about one method and path, and not about all of the host that waits.
-    fn is_asked_singly(&self, session: &Session, target: &Target) -> bool {
-        let (Ok(rules), Ok(place)) = (self.rules_of(&session.doc()), target.host.parse()) else {
-            return false;
-        };
-        Matcher::new(rules).asks_singly(&place, target.port)
+    /// What else than one method and path an answer is about, in words.
+    fn what_else(&self, session: &Session, target: &Target) -> &'static str {
+        let matcher = self.rules_of(&session.doc()).map(Matcher::new);
+        match (matcher, target.host.parse()) {
+            (Ok(matcher), Ok(place)) if matcher.asks_singly(&place, target.port) => "",
+            _ => ", and what else waits for this host",
+        }
     }
 
     /// Nothing waits for an answer any more.
@@ -213,14 +214,13 @@ fn host_of(wanted: &str) -> String {
 }
 
 /// What is wanted of the host first, and by whom; and what else an answer is about.
-fn reason(target: &Target, singly: bool) -> String {
+fn reason(target: &Target, more: &str) -> String {
     let what = match (&target.method, &target.path) {
         (Some(method), Some(path)) => format!("{method} {path}"),
         (Some(method), None) => method.clone(),
         _ => "a connection".to_owned(),
     };
     let by = target.process.as_ref().map(|by| format!(" by {} ({})", by.name, by.pid));
-    let more = if singly { "" } else { ", and what else waits for this host" };
     // The path comes from whoever asks: what is ours is not pushed out by it.
     let room = MAX_TEXT.saturating_sub(more.len() + by.as_ref().map_or(0, String::len));
     let mut what = plain(&what);

@@ -142,6 +142,7 @@ impl Daemon {
         let rules = self.rules_of(&doc)?;
         // What is written down is in force before anything else can fail.
         let secrets = self.secrets_of(&doc)?;
+        self.tell_captures(session, line).await?;
         line.tell(&ToEgress::Rules(Box::new(rules.clone()))).await?;
         line.tell(&ToEgress::Secrets(secrets)).await?;
         self.watch_tokens();

@@ -1,26 +1,38 @@
 //! What a session reached, as a file that other tools read: HAR 1.2, of what is recorded. There are
-//! no bodies, no values of queries and of headers in it. A connection in which requests were looked
+//! no values of queries and of headers in it, and bodies only where a rule has them kept. A connection in which requests were looked
 //! into is not there beside them.
 
+use super::bodies;
 use crate::trouble::{Trouble, chain};
+use cowork_api::egress::Side;
 use cowork_audit::Filter;
 use serde_json::{Value, json};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 
 /// Most requests in a file, the newest.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The file about a session that was made at `created`.
-pub(crate) fn har(audit: &Path, session: &str, created: &str) -> Result<Value, Trouble> {
-    let filter = Filter {
-        session: Some(session.to_owned()),
-        kind: Some("network.ended".into()),
-        since: Some(created.to_owned()),
-        ..Filter::default()
+/// The file about a session that was made at `created`, with the bodies in this folder.
+pub(crate) fn har(
+    audit: &Path,
+    (session, created): (&str, &str),
+    folder: &Path,
+) -> Result<Value, Trouble> {
+    let read = |kind: &str| {
+        let filter = Filter {
+            session: Some(session.to_owned()),
+            kind: Some(kind.into()),
+            since: Some(created.to_owned()),
+            ..Filter::default()
+        };
+        cowork_audit::read(audit, &filter)
+            .map_err(|error| Trouble::host("the audit could not be read", chain(&error)))
     };
-    let found = cowork_audit::read(audit, &filter)
-        .map_err(|error| Trouble::host("the audit could not be read", chain(&error)))?;
+    let found = read("network.ended")?;
+    let captured = read("network.captured")?;
+    let captured: HashMap<_, _> =
+        captured.iter().map(|record| (request(&record.data), &record.data)).collect();
     let carriers: HashSet<_> = found
         .iter()
         .filter(|record| is_request(&record.data))
@@ -31,7 +43,10 @@ pub(crate) fn har(audit: &Path, session: &str, created: &str) -> Result<Value, T
         if !is_request(&record.data) && carriers.contains(&flow(&record.data)) {
             continue;
         }
-        if let Some(entry) = entry(&record.time, &record.data) {
+        if let Some(mut entry) = entry(&record.time, &record.data) {
+            if let Some(captured) = captured.get(&request(&record.data)) {
+                add_bodies(&mut entry, folder, captured);
+            }
             if entries.len() >= MAX_ENTRIES {
                 entries.pop_front();
             }
@@ -50,6 +65,25 @@ fn is_request(data: &Value) -> bool {
 /// Which connection a record belongs to: of which egress process, and its number there.
 fn flow(data: &Value) -> (Option<&str>, Option<u64>) {
     (data.get("egress").and_then(Value::as_str), data.get("flow").and_then(Value::as_u64))
+}
+
+/// Which request a record is about.
+fn request(data: &Value) -> ((Option<&str>, Option<u64>), Option<u64>) {
+    (flow(data), data.get("request").and_then(Value::as_u64))
+}
+
+/// Adds the bodies that are kept of a request.
+fn add_bodies(entry: &mut Value, folder: &Path, captured: &Value) {
+    if let Some(body) = bodies::shown(folder, captured, Side::Session)
+        && let Some(request) = entry.get_mut("request").and_then(Value::as_object_mut)
+    {
+        request.insert("postData".into(), body);
+    }
+    if let Some(Value::Object(body)) = bodies::shown(folder, captured, Side::Host)
+        && let Some(content) = entry.pointer_mut("/response/content").and_then(Value::as_object_mut)
+    {
+        content.extend(body);
+    }
 }
 
 /// A request or connection that has ended.

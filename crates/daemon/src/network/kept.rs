@@ -65,6 +65,7 @@ impl KeptNetwork {
 
 /// An egress process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of JSON with its own meaning")]
 pub(crate) struct KeptEgress {
     pub(crate) pid: i32,
     /// When it was started: tells its records from those of another one.
@@ -72,6 +73,9 @@ pub(crate) struct KeptEgress {
     pub(crate) confinement: Vec<String>,
     /// Whether every port arrives at it.
     pub(crate) all_ports: bool,
+    /// Whether it was told of bodies to keep: then it understands that.
+    #[serde(default)]
+    pub(crate) captures: bool,
     /// The certificate of the session's authority, in base64 of DER.
     #[serde(default)]
     pub(crate) authority: String,

@@ -8,6 +8,7 @@
 //! its rules, and anything that reads what a session sends.
 
 mod asks;
+mod bodies;
 mod change;
 mod files;
 mod har;
@@ -31,6 +32,7 @@ mod vault;
 mod whose;
 
 pub(crate) use asks::KIND as ASK;
+pub(crate) use bodies::folder as bodies_of;
 pub(crate) use files::has_files;
 pub(crate) use har::har;
 pub(crate) use kept::{KeptEgress, KeptNetwork};

@@ -4,7 +4,9 @@ use crate::trouble::Trouble;
 use cowork_api::egress::{Credential, Host, Rule, Tls};
 use cowork_client::types::{NetworkRule, Preset, RuleAction, TlsTreatment};
 use cowork_policy::egress::presets;
-use cowork_policy::egress::rule::{RuleError, RuleParts, SecretParts, Verb, build};
+use cowork_policy::egress::rule::{
+    RuleError, RuleParts, SecretParts, Verb, build, capture as captured,
+};
 
 fn refused(error: &RuleError) -> Trouble {
     Trouble::refused("bad-rule", error.to_string())
@@ -38,12 +40,18 @@ fn parts(rule: &NetworkRule, credential: Option<Credential>) -> RuleParts {
         upload: rule.upload.clone(),
         requests: rule.requests.clone(),
         connections: rule.connections,
+        capture: rule.capture.clone(),
     }
 }
 
 /// A rule, as the user wrote it.
 pub(crate) fn parse(rule: &NetworkRule, credential: Option<Credential>) -> Result<Rule, Trouble> {
     build(&parts(rule, credential)).map_err(|error| refused(&error))
+}
+
+/// How much is kept of each body of the requests of a rule.
+pub(crate) fn capture(rule: &NetworkRule) -> Option<u64> {
+    captured(&parts(rule, None)).ok().flatten()
 }
 
 /// What a rule is known by.

@@ -3,6 +3,7 @@
 //! The catalogue remembers the last number of each process together with the event; of a daemon
 //! that was killed between the audit and the catalogue, the audit itself tells.
 
+use super::bodies;
 use super::tally::Tally;
 use crate::daemon::Daemon;
 use crate::session::Session;
@@ -201,11 +202,16 @@ fn describe(record: &Record) -> (&'static str, Value) {
             let data = json!({ "target": target(about), "code": code, "sentence": sentence });
             ("network.noticed", data)
         }
+        What::Captured { target: about, sent, received } => {
+            let (sent, received) = (bodies::told(sent), bodies::told(received));
+            let data = json!({ "target": target(about), "sent": sent, "received": received });
+            ("network.captured", data)
+        }
         What::Lost { records } => ("network.unrecorded", json!({ "records": records })),
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from_digit(half.into(), 16);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect()
 }

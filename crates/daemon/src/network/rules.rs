@@ -1,12 +1,14 @@
 //! From what the user asked for to the rules an egress process goes by.
 
 use super::kept_secret::{KeptRenewal, Known};
-use super::parse::{parse, preset_rules};
-use super::{parent, secrets};
+use super::parse::{capture, name_of, parse, preset_rules};
+use super::{Line, parent, secrets};
 use crate::daemon::Daemon;
 use crate::session::{Doc, Session};
 use crate::trouble::Trouble;
-use cowork_api::egress::{Action, Carrier, Host, Otherwise, Rule, Rules, Socket};
+use cowork_api::egress::{
+    Action, Capture, Carrier, Host, Otherwise, Rule, Rules, Socket, ToEgress,
+};
 use cowork_client::types::{self, NetworkExplanation, NetworkRule, RuleAction, WantedNetwork};
 use cowork_policy::egress::{Matcher, Outcome, Place, Treatment, rule};
 
@@ -97,6 +99,37 @@ impl Daemon {
             return Ok(Vec::new());
         }
         Ok(rules_of_secrets(names, &self.secrets.known_to(&doc.id)?))
+    }
+
+    /// The rules of a session of whose requests bodies are kept.
+    pub(crate) fn captures_of(&self, doc: &Doc) -> Result<Vec<Capture>, Trouble> {
+        let Some(wanted) = &doc.spec.network else { return Ok(Vec::new()) };
+        let standing = self.standing()?;
+        let kept = |rule| Some(Capture { rule: name_of(rule), bytes: capture(rule)? });
+        Ok(wanted.rules.iter().chain(&standing).filter_map(kept).collect())
+    }
+
+    /// Tells an egress process of whose requests bodies are kept: before rules that would let them pass.
+    /// One that never heard of any may be of an earlier version, and need not know.
+    pub(crate) async fn tell_captures(
+        &self,
+        session: &Session,
+        line: &Line,
+    ) -> Result<(), Trouble> {
+        let doc = session.doc();
+        let captures = self.captures_of(&doc)?;
+        let heard = doc.network.egress.as_ref().is_some_and(|egress| egress.captures);
+        if captures.is_empty() && !heard {
+            return Ok(());
+        }
+        if !heard {
+            session.change(&self.book, |doc| {
+                if let Some(egress) = &mut doc.network.egress {
+                    egress.captures = true;
+                }
+            })?;
+        }
+        line.tell(&ToEgress::Captures(captures)).await
     }
 
     /// Sockets for every port that rules are about.

@@ -4,6 +4,7 @@
 //! While there is none nothing passes: the listeners are still there, held by the keeper, and
 //! nobody accepts.
 
+use super::bodies::Keeper;
 use super::line::{self, Line, Started};
 use super::{KeptEgress, Tally, parent, trust};
 use crate::book::now;
@@ -114,6 +115,7 @@ impl Daemon {
             let spent = session.settle(&self.book, |doc| doc.network.spent_by(&rules));
             line.tell(&ToEgress::Spent(spent)).await?;
             line.hand_names(&names).await?;
+            self.tell_captures(session, &line).await?;
             let (sockets, all_ports) = self.sockets(session, &rules).await?;
             line.hand_over(&sockets).await?;
             let ready = Line::ready(ready).await?;
@@ -246,6 +248,7 @@ impl Daemon {
             line.tell(&ToEgress::Greet).await?;
             // A change may have been written down and not told.
             line.tell(&ToEgress::Secrets(self.secrets_of(&doc)?)).await?;
+            self.tell_captures(session, &line).await?;
             line.tell(&ToEgress::Rules(Box::new(self.rules_of(&doc)?))).await?;
             line.flows().await
         };
@@ -366,6 +369,7 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
     let mut gap = None;
     let mut waiting = Vec::new();
     let mut spending: Option<Instant> = None;
+    let mut bodies = Keeper::new(&daemon.folders.session(&session.id), since);
     loop {
         // A session that ends keeps what it is about to forget in memory alone.
         if spending.is_some_and(|since| since.elapsed() >= KEEP_SPENT) && !line.is_closed() {
@@ -414,6 +418,7 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                 // What an earlier daemon took comes again if it could not say so.
                 if record.number > taken {
                     gap = None;
+                    bodies.settle(&mut record);
                     daemon.attribute(session, line, &mut record).await;
                     taken = record.number;
                     waiting.push(record);
@@ -423,6 +428,7 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
                 daemon.name_process(session, line, 0, &mut ask.target).await;
                 daemon.host_asked(session, line, &ask);
             }
+            FromEgress::Body(piece) => bodies.keep(&piece),
             FromEgress::Spent(spent) => {
                 session.note(|doc| doc.network.note_spent(spent));
                 spending.get_or_insert_with(Instant::now);
@@ -431,17 +437,19 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
             FromEgress::Renew { secret, version } if line.begin_renewing() => {
                 daemon.renewal_wanted(session, line, (secret, version));
             }
-            FromEgress::WantInward if line.begin_fetching() => {
-                let (daemon, session) = (Arc::clone(daemon), Arc::clone(session));
-                let line = Arc::clone(line);
-                tokio::spawn(async move {
-                    drop(daemon.lead_inward(&session, &line).await);
-                    // Whoever wants more at once waits a little.
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                    line.end_fetching();
-                });
-            }
+            FromEgress::WantInward if line.begin_fetching() => fetch(daemon, session, line),
             _ => {}
         }
     }
+}
+
+/// Fetches sockets that lead inwards for a process.
+fn fetch(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>) {
+    let (daemon, session, line) = (Arc::clone(daemon), Arc::clone(session), Arc::clone(line));
+    tokio::spawn(async move {
+        drop(daemon.lead_inward(&session, &line).await);
+        // Whoever wants more at once waits a little.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        line.end_fetching();
+    });
 }

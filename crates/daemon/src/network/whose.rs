@@ -62,7 +62,8 @@ impl Daemon {
         let (flow, ended) = (record.flow, matches!(record.what, What::Ended { .. }));
         let (What::Decided { target, .. }
         | What::Ended { target, .. }
-        | What::Noticed { target, .. }) = &mut record.what
+        | What::Noticed { target, .. }
+        | What::Captured { target, .. }) = &mut record.what
         else {
             return;
         };

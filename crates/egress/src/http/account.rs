@@ -3,11 +3,12 @@
 use super::headers;
 use super::serve::Line;
 use super::upstream::Upstream;
+use crate::captures::Bodies;
 use crate::dial::ms_since;
 use crate::flow::Flow;
 use crate::house::House;
-use crate::office::Refusal;
-use cowork_api::egress::{Http, Rule, Spoken, Target, Timings, What};
+use crate::office::{Allowed, Refusal};
+use cowork_api::egress::{Http, Rule, Side, Spoken, Target, Timings, What};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use std::net::IpAddr;
@@ -30,6 +31,8 @@ pub(super) struct Account {
     down: AtomicU64,
     how: Mutex<Option<String>>,
     refusal: OnceLock<Refusal>,
+    /// Its bodies, if they are kept.
+    bodies: Option<Bodies>,
 }
 
 /// How the body of a request comes.
@@ -75,15 +78,17 @@ impl Account {
         line: &Line,
         number: u32,
         target: &Target,
-        rule: Option<Arc<Rule>>,
+        allowed: &Allowed,
         version: http::Version,
     ) -> Arc<Self> {
+        let (place, rule) = (allowed.place(), allowed.rule().cloned());
         let version = match version {
             http::Version::HTTP_2 => Http::Two,
             http::Version::HTTP_10 => Http::OneZero,
             _ => Http::One,
         };
         let spoken = line.flow.spoken(Some(version));
+        let bodies = line.house.office.bodies_of(place, target);
         Arc::new(Self {
             house: Arc::clone(&line.house),
             flow: Arc::clone(&line.flow),
@@ -97,6 +102,7 @@ impl Account {
             down: AtomicU64::new(0),
             how: Mutex::default(),
             refusal: OnceLock::new(),
+            bodies,
         })
     }
 
@@ -157,6 +163,13 @@ impl Account {
         self.flow.received(bytes);
     }
 
+    /// Some of a body, as the session sent or gets it.
+    pub(super) fn passes(&self, side: Side, bytes: &[u8]) {
+        if let Some(bodies) = &self.bodies {
+            bodies.take(side, bytes);
+        }
+    }
+
     /// The body is cut short, for this. The first thing said counts.
     pub(super) fn cut(&self, refusal: Refusal) {
         self.refusal.get_or_init(|| refusal);
@@ -181,6 +194,10 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
+        if let Some(bodies) = self.bodies.take() {
+            let of = (self.flow.number, self.number);
+            self.house.office.captured(bodies, of, &self.target);
+        }
         let how = self.how.lock().unwrap_or_else(PoisonError::into_inner).take();
         let seen = std::mem::take(&mut *self.seen());
         let status = Some(self.status.load(Ordering::Relaxed)).filter(|status| *status != 0);

@@ -8,6 +8,7 @@ use super::scrub::Scrub;
 use super::sigv4::unsigned;
 use super::watch::{Finding, Watch};
 use bytes::Bytes;
+use cowork_api::egress::Side;
 use http::HeaderMap;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -136,7 +137,12 @@ impl hyper::body::Body for Up {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, length);
                 match this.account.sent(bytes) {
-                    Ok(()) => Some(Ok(frame)),
+                    Ok(()) => {
+                        if let Some(data) = frame.data_ref() {
+                            this.account.passes(Side::Session, data);
+                        }
+                        Some(Ok(frame))
+                    }
                     Err(refusal) => Some(Err(refusal.sentence.into())),
                 }
             }
@@ -319,6 +325,7 @@ impl Down {
                 Ok(rest) if rest.is_empty() => {}
                 Ok(rest) => {
                     self.account.received(length(&rest));
+                    self.account.passes(Side::Host, &rest);
                     return Some(Ok(Frame::data(rest)));
                 }
                 Err(fault) => return Some(Err(self.fail(fault))),
@@ -355,6 +362,7 @@ impl hyper::body::Body for Down {
                     Ok(bytes) if bytes.is_empty() => {}
                     Ok(bytes) => {
                         this.account.received(length(&bytes));
+                        this.account.passes(Side::Host, &bytes);
                         return Poll::Ready(Some(Ok(Frame::data(bytes))));
                     }
                     Err(fault) => return Poll::Ready(Some(Err(this.fail(fault)))),

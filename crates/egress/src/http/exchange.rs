@@ -168,7 +168,7 @@ async fn decide(
     let what = What::Decided { target: target.clone(), decision: allowed.decision(), credentials };
     let house = Arc::clone(&line.house);
     let verdict = Some(Verdict { house, flow: line.flow.number, number, what: Some(what) });
-    let account = Account::new(line, number, target, allowed.rule().cloned(), version);
+    let account = Account::new(line, number, target, &allowed, version);
     account.counted(weight);
     account.comes(manner);
     Ok(Ready { allowed, verdict, account, outgoing, applied, resend })

@@ -3,12 +3,13 @@
 use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cowork_api::egress::{NotRenewed, Used, Via};
+use cowork_api::egress::{Capture, NotRenewed, Side, Used, Via};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use server::{FRESH, flowing};
+use std::collections::BTreeMap;
 
 fn swap(port: u16) -> Rule {
     with_secret(port, CredentialMode::Swap, Carrier::Bearer)
@@ -66,6 +67,54 @@ async fn a_secret_comes_back_as_its_placeholder() {
             assert_eq!(code(&answer), "opaque-answer", "{answer}");
         }
     }
+}
+
+/// What is kept is what the session sent and got, however the host sees it and sends it.
+#[tokio::test]
+async fn a_body_that_is_kept_has_the_placeholder_in_it() {
+    let bench = Bench::new(Speaks::One, swap).await;
+    let rule = "allow host.cowork.internal".to_owned();
+    bench.house.office.captures.set(vec![Capture { rule, bytes: 1000 }]);
+    let sent = format!("{{\"key\":\"{PLACEHOLDER}\"}}");
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: host.cowork.internal\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{sent}",
+        sent.len()
+    );
+    let answer = bench.say(&request).await;
+    let (_, received) = answer.split_once("\r\n\r\n").unwrap();
+    let header = format!("Authorization: Bearer {PLACEHOLDER}\r\n");
+    let compressed = bench.get("/gzip", &header).await;
+    let mut kept: BTreeMap<(u64, bool), Vec<u8>> = BTreeMap::new();
+    let mut records = Vec::new();
+    while let Ok(news) =
+        tokio::time::timeout(Duration::from_millis(200), bench.house.office.news()).await
+    {
+        match news {
+            FromEgress::Body(piece) => {
+                let body = kept.entry((piece.flow, piece.side == Side::Session)).or_default();
+                body.extend(piece.bytes.0);
+            }
+            FromEgress::Record(record) => records.push(record.what),
+            _ => {}
+        }
+    }
+    let all = kept.values().flatten().copied().collect::<Vec<_>>();
+    assert!(!String::from_utf8_lossy(&all).contains(VALUE), "{kept:?}");
+    let (first, second) = (kept.keys().next().unwrap().0, kept.keys().last().unwrap().0);
+    assert_eq!(kept[&(first, true)], sent.as_bytes());
+    assert_eq!(kept[&(first, false)], received.as_bytes());
+    assert!(received.contains(PLACEHOLDER), "the host sends it back: {received}");
+    let plain = String::from_utf8(kept[&(second, false)].clone()).unwrap();
+    assert!(
+        plain.contains(PLACEHOLDER) && compressed.contains(plain.get(..20).unwrap()),
+        "{plain}"
+    );
+    let told = records.iter().filter_map(|what| match what {
+        What::Captured { sent, received, .. } => Some((sent.size, received.size)),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>()[0], (sent.len() as u64, received.len() as u64));
 }
 
 #[tokio::test]

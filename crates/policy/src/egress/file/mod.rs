@@ -111,6 +111,8 @@ pub(super) struct Entry {
     #[serde(default)]
     limits: LimitsEntry,
     #[serde(default)]
+    capture: Option<String>,
+    #[serde(default)]
     reason: Option<String>,
 }
 
@@ -211,6 +213,7 @@ impl Entry {
             upload: self.limits.upload.clone(),
             requests: self.limits.requests.clone(),
             connections: self.limits.connections,
+            capture: self.capture.clone(),
         })
     }
 }

@@ -186,6 +186,14 @@ impl Matcher {
         })
     }
 
+    /// The rules that are about a request and do not refuse it, whichever of them speaks.
+    pub fn fitting(&self, place: &Place, port: u16, request: (&str, &str)) -> Vec<&Rule> {
+        let asked = Asked::new(request.0, request.1);
+        let fits = |prepared: &&Prepared| prepared.side != Side::Deny && prepared.fits(&asked);
+        let fitting = self.about(place).filter(fits).filter_map(|prepared| self.rule(prepared));
+        fitting.filter(|rule| has_port(&rule.ports, port)).collect()
+    }
+
     /// Whether something may be looked into, by any of the rules.
     pub fn inspects(&self) -> bool {
         inspects(&self.rules)

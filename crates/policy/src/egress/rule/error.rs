@@ -197,6 +197,12 @@ pub enum RuleError {
         /// The text as given.
         text: Box<str>,
     },
+    /// No amount of a body.
+    #[error("`{}` is not how much of a body is kept: write a size of at most 1MB, e.g. `64KB`", .text.escape_debug())]
+    Capture {
+        /// The text as given.
+        text: Box<str>,
+    },
     /// A reason that cannot be shown.
     #[error("a reason has at most 500 characters in one line")]
     Reason,
@@ -220,6 +226,7 @@ impl RuleError {
             Self::NeverReached { .. } => "resolves_to",
             Self::Secret { .. } | Self::Carrier { .. } => "auth",
             Self::Reason => "reason",
+            Self::Capture { .. } => "capture",
             Self::Twice { key }
             | Self::TooMany { key, .. }
             | Self::Quota { key, .. }

@@ -15,8 +15,10 @@ mod shown;
 use super::address;
 use super::matcher::MAX_RANGE;
 use super::target;
+use crate::Bytes;
 use cowork_api::egress::{
-    Action, Carrier, Credential, CredentialMode, Host, Network, Ports, Quota, Request, Rule, Tls,
+    Action, Carrier, Credential, CredentialMode, Host, MAX_CAPTURE, Network, Ports, Quota, Request,
+    Rule, Tls,
 };
 
 pub use error::RuleError;
@@ -106,6 +108,8 @@ pub struct RuleParts {
     pub requests: Option<String>,
     /// Connections at a time.
     pub connections: Option<u32>,
+    /// How much of each body is kept, e.g. `64KB`.
+    pub capture: Option<String>,
 }
 
 /// A secret that a rule's requests get, as it is written.
@@ -135,13 +139,15 @@ pub fn build(parts: &RuleParts) -> Result<Rule, RuleError> {
     check_width(parts, &written.host)?;
     let ports = which_ports(parts, &written)?;
     let http = which_requests(parts, &written)?;
+    let capture = capture(parts)?;
     let mut rule = Rule {
         name: String::new(),
         action: action(parts)?,
         host: written.host,
         ports,
         http,
-        tls: parts.tls,
+        // Of what is not looked into there is nothing to keep.
+        tls: if parts.tls == Tls::AsNeeded && capture.is_some() { Tls::Inspect } else { parts.tls },
         resolves_to: which_networks(parts)?,
         credential: which_credential(parts)?,
         limits: limits(parts)?,
@@ -330,6 +336,15 @@ fn limits(parts: &RuleParts) -> Result<Quota, RuleError> {
     })
 }
 
+/// How much of each body is kept of the requests of a rule.
+pub fn capture(parts: &RuleParts) -> Result<Option<u64>, RuleError> {
+    let Some(text) = &parts.capture else { return Ok(None) };
+    match text.trim().parse::<Bytes>().map(Bytes::get) {
+        Ok(bytes @ 1..=MAX_CAPTURE) => Ok(Some(bytes)),
+        _ => Err(RuleError::Capture { text: text.as_str().into() }),
+    }
+}
+
 /// Refuses parts that do not go together.
 fn check_together(parts: &RuleParts, rule: &Rule) -> Result<(), RuleError> {
     let limited = rule.limits != Quota::default();
@@ -352,6 +367,16 @@ fn check_together(parts: &RuleParts, rule: &Rule) -> Result<(), RuleError> {
             "tls",
             "methods, paths, a secret and requests per time need what is inside TLS to be looked \
              into: leave out `tunnel`, or them",
+        ),
+        (
+            rule.tls == Tls::Tunnel && parts.capture.is_some(),
+            "capture",
+            "bodies are kept of what is looked into: leave out `tunnel`, or `capture`",
+        ),
+        (
+            parts.verb == Verb::Deny && parts.capture.is_some(),
+            "capture",
+            "a rule that denies lets nothing through: there are no bodies to keep",
         ),
         (
             literal && !rule.resolves_to.is_empty(),

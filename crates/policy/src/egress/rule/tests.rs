@@ -396,3 +396,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn bodies_are_kept_of_what_is_looked_into() {
+    let rule = |capture: &str, tls| RuleParts {
+        capture: Some(capture.into()),
+        tls,
+        ..RuleParts::new(Verb::Allow, "a.example")
+    };
+    for (text, bytes) in [("64KB", 64 * 1024), ("1MB", 1024 * 1024), ("1", 1)] {
+        let parts = rule(text, Tls::AsNeeded);
+        assert_eq!(super::capture(&parts), Ok(Some(bytes)), "{text}");
+        assert_eq!(build(&parts).unwrap().tls, Tls::Inspect);
+    }
+    for text in ["", "0", "2MB", "-1", "x", "64KB/h"] {
+        let error = build(&rule(text, Tls::AsNeeded)).unwrap_err();
+        assert_eq!((error.key(), error), ("capture", RuleError::Capture { text: text.into() }));
+    }
+    let error = build(&rule("1KB", Tls::Tunnel)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "bodies are kept of what is looked into: leave out `tunnel`, or `capture`"
+    );
+    let denial = RuleParts { verb: Verb::Deny, ..rule("1KB", Tls::AsNeeded) };
+    assert_eq!(build(&denial).unwrap_err().key(), "capture");
+}
