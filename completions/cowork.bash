@@ -311,7 +311,7 @@ _cowork() {
             return 0
             ;;
         cowork__subcmd__allow)
-            opts="-h --preset --remove --method --path --tls --resolves-to --secret --upload --requests --connections --json --help"
+            opts="-h --preset --remove --method --path --tls --resolves-to --secret --upload --requests --connections --capture --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -350,6 +350,10 @@ _cowork() {
                     return 0
                     ;;
                 --connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --capture)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

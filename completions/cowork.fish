@@ -360,6 +360,7 @@ complete -c cowork -n "__fish_cowork_using_subcommand allow" -l secret -d 'A sec
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l upload -d 'Most bytes sent in a time, e.g. 200M/1h' -r
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l requests -d 'Most requests in a time, e.g. 120/1m' -r
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l connections -d 'Most connections at a time' -r
+complete -c cowork -n "__fish_cowork_using_subcommand allow" -l capture -d 'Keep so much of each body, at most 1MB; they are looked into for it, and `cowork net har` has them' -r
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l remove -d 'Take these allowances away'
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -l json -d 'Write JSON, as the daemon\'s API has it'
 complete -c cowork -n "__fish_cowork_using_subcommand allow" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -584,6 +584,7 @@ tunnel\:"Never\: it passes as it is"))' \
 '(--remove)--upload=[Most bytes sent in a time, e.g. 200M/1h]:BYTES/TIME:_default' \
 '(--remove)--requests=[Most requests in a time, e.g. 120/1m]:NUMBER/TIME:_default' \
 '(--remove)--connections=[Most connections at a time]:NUMBER:_default' \
+'(--remove)--capture=[Keep so much of each body, at most 1MB; they are looked into for it, and \`cowork net har\` has them]:BYTES:_default' \
 '--remove[Take these allowances away]' \
 '--json[Write JSON, as the daemon'\''s API has it]' \
 '-h[Print help (see more with '\''--help'\'')]' \

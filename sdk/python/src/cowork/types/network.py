@@ -73,6 +73,10 @@ class RuleInfo:
     """
     tls: TlsTreatment
     """Whether what is inside TLS is looked into."""
+    capture: str | None = None
+    """How much of each body is kept of its requests and their answers, e.g. ``64KB``; nothing
+    without this.
+    """
     connections: int | None = None
     """Connections at a time."""
     methods: list[str] = field(default_factory=list)

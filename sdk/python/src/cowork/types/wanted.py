@@ -107,6 +107,7 @@ class Rule:
     upload: str | None = None
     requests: str | None = None
     connections: int | None = None
+    capture: str | None = None
 
     def body(self) -> dict[str, object]:
         """Say it as the daemon reads it."""
