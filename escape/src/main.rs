@@ -6,7 +6,8 @@
 //! proves nothing and counts as a failure; one that the kernel here cannot make is shown as not run.
 //!
 //! Without arguments, or with `--only SUBSTRING`, this is the harness; `--tries NUMBER` makes it try
-//! each race of files so often, instead of for a short time. `attack NAME KEY=VALUE…`
+//! each race of files so often, instead of for a short time, and `--control FOLDER` makes the races once
+//! more with programs that lack one wall, see [`control`]. `attack NAME KEY=VALUE…`
 //! makes one attack in this process and says on one line what it observed; `engine` makes those on
 //! grants and revocations, see [`engine`].
 //!
@@ -24,6 +25,7 @@
 
 mod attack;
 mod attacks;
+mod control;
 mod engine;
 mod gullible;
 mod raw;
@@ -43,6 +45,7 @@ use runner::{Bare, Winner};
 use scene::{Outcome, Scene};
 use stage::Stage;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -51,7 +54,9 @@ use ways::{Past, Staying, Way};
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
-        None | Some("--only" | "--tries") => harness_by(std::env::args().skip(1)),
+        None | Some("--only" | "--tries" | "--control" | control::WORD) => {
+            harness_by(std::env::args().skip(1))
+        }
         Some("attack") => {
             let name = words.next().unwrap_or_default();
             one(&name, words)
@@ -91,24 +96,57 @@ fn one(name: &str, words: impl Iterator<Item = String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What the harness is to do.
+#[derive(Debug, Default)]
+struct Wanted {
+    only: String,
+    tries: Option<u64>,
+    /// A folder of programs without the wall, in which races are made as well.
+    control: Option<PathBuf>,
+    /// Whether this process has such programs.
+    without_wall: bool,
+}
+
 /// The harness, as its options say.
 fn harness_by(mut words: impl Iterator<Item = String>) -> ExitCode {
-    let (mut only, mut tries) = (String::new(), None);
+    let mut wanted = Wanted::default();
     while let Some(word) = words.next() {
+        if word == control::WORD {
+            wanted.without_wall = true;
+            continue;
+        }
         let value = words.next().unwrap_or_default();
         match (word.as_str(), value.parse::<u64>()) {
-            ("--only", _) => only = value,
-            ("--tries", Ok(number)) => tries = Some(number),
+            ("--only", _) => wanted.only = value,
+            ("--tries", Ok(number)) => wanted.tries = Some(number),
+            ("--control", _) => wanted.control = Some(PathBuf::from(value)),
             _ => {
-                println!("`{word} {value}` is not understood: use `--only TEXT`, `--tries NUMBER`");
+                println!(
+                    "`{word} {value}` is not understood: use `--only TEXT`, `--tries NUMBER`, \
+                     `--control FOLDER`"
+                );
                 return ExitCode::from(2);
             }
         }
     }
-    harness(&only, tries)
+    if wanted.without_wall {
+        return told_if_lost(control::serve(&wanted.only, wanted.tries));
+    }
+    harness(&wanted)
 }
 
-fn harness(only: &str, tries: Option<u64>) -> ExitCode {
+fn told_if_lost(result: Result<(), scene::Lost>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(lost) => {
+            println!("{lost}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn harness(wanted: &Wanted) -> ExitCode {
+    let (only, tries) = (&*wanted.only, wanted.tries);
     let begin = Instant::now();
     let mut rows: Vec<Row> = std::thread::scope(|scope| {
         let threads = Person::ALL.map(|person| scope.spawn(move || rows_of(person, only, tries)));
@@ -131,7 +169,11 @@ fn harness(only: &str, tries: Option<u64>) -> ExitCode {
     let totals = Totals::of(&rows);
     println!("\n{} attacks in {} seconds", order.len(), begin.elapsed().as_secs());
     println!("{totals}");
-    if totals.is_proof() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let compared = match &wanted.control {
+        Some(programs) => told_if_lost(control::compare(&rows, programs, (only, tries))),
+        None => ExitCode::SUCCESS,
+    };
+    if totals.is_proof() { compared } else { ExitCode::FAILURE }
 }
 
 /// The row that stands for all the rows that are missing.

@@ -53,7 +53,7 @@ impl Verdict {
         }
     }
 
-    fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Self::Contained(text)
             | Self::Escaped(text)
@@ -65,13 +65,18 @@ impl Verdict {
     }
 }
 
+/// As the table names a person.
+pub(crate) fn name_of(person: Person) -> &'static str {
+    match person {
+        Person::Root => "root",
+        Person::User => "user",
+    }
+}
+
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { class, attack, person, profile, way, verdict } = self;
-        let person = match person {
-            Person::Root => "root",
-            Person::User => "user",
-        };
+        let person = name_of(*person);
         let (word, text) = (verdict.word(), verdict.text());
         write!(f, "{class:<12} {attack:<44} {person:<4} {profile:<6} {way:<9} {word:<10} {text}")
     }

@@ -8,6 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "no-wall-for-control", not(debug_assertions)))]
+compile_error!("`no-wall-for-control` is for the control of attacks: nothing is shipped with it");
+
 pub mod away;
 pub mod broker;
 pub mod channel;

@@ -94,6 +94,8 @@ pub(super) fn edges() -> Result<Vec<Finding>, Failure> {
                 Edge { from: from.clone(), to, kind: if dev { Kind::Dev } else { Kind::Shipped } };
             findings.extend(objection(&edge).map(|sentence| place(manifest, &edge, sentence)));
         }
+        let manifest_text = std::fs::read_to_string(manifest).unwrap_or_default();
+        findings.extend(weakened(&from, &relative(manifest), &manifest_text));
         let known = ALLOWED.iter().map(|(name, _)| *name).chain(NEVER_SHIPPED);
         if !known.into_iter().any(|name| name == from) {
             let sentence = format!("`{from}` is not in the list of crates in xtask/src/tidy");
@@ -101,6 +103,22 @@ pub(super) fn edges() -> Result<Vec<Finding>, Failure> {
         }
     }
     Ok(findings)
+}
+
+/// A feature that takes a wall away, for the control of attacks. Nothing turns it on but whoever builds
+/// that control; without debug assertions it does not compile.
+const WEAKER: &str = "no-wall-for-control";
+
+/// The places of a manifest that name the feature, but for the one that defines it.
+fn weakened(package: &str, path: &Path, manifest: &str) -> Vec<Finding> {
+    let definition = format!("{WEAKER} = []");
+    let is_named = |line: &str| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        line.contains(WEAKER) && (package != "cowork-sandbox" || line != definition)
+    };
+    let lines = manifest.lines().enumerate().filter(|(_, line)| is_named(line));
+    let sentence = || format!("`{WEAKER}` is turned on, which is for the control of attacks alone");
+    lines.map(|(number, _)| Finding::line(path, number, sentence())).collect()
 }
 
 /// What speaks against an edge.
@@ -156,13 +174,27 @@ fn is_in(tree: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Edge, Kind, is_in, objection};
+    use super::{Edge, Kind, is_in, objection, weakened};
+    use std::path::Path;
 
     fn refused(edges: &[(&str, &str, Kind)]) -> Vec<usize> {
         let edges = edges.iter().map(|(from, to, kind)| {
             objection(&Edge { from: (*from).into(), to: (*to).into(), kind: *kind })
         });
         edges.enumerate().filter_map(|(number, objection)| objection.and(Some(number))).collect()
+    }
+
+    #[test]
+    fn no_manifest_turns_on_what_takes_a_wall_away() {
+        let of = |package, manifest| weakened(package, Path::new("Cargo.toml"), manifest).len();
+        assert_eq!(
+            of("cowork-sandbox", "[features]\n# no-wall-for-control\nno-wall-for-control = []"),
+            0
+        );
+        assert_eq!(of("cowork-sandbox", "default = [\"no-wall-for-control\"]"), 1);
+        let edge = "cowork-sandbox = { workspace = true, features = [\"no-wall-for-control\"] }";
+        assert_eq!(of("cowork-daemon", edge), 1);
+        assert_eq!(of("cowork-daemon", "no-wall-for-control = []"), 1);
     }
 
     #[test]

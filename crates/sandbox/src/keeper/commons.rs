@@ -16,7 +16,7 @@ use cowork_sys::Errno;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, StatxFlags, ftruncate, memfd_create, statx};
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
 /// Most folders of other sessions that lie in one that is granted, or around it.
@@ -149,7 +149,7 @@ impl AllShared {
 }
 
 /// Where a folder lies in its file system, which bind mounts do not change.
-fn place_of(mounts: &mut MountList, folder: &OwnedFd, path: &PathBuf) -> Option<(String, PathBuf)> {
+fn place_of(mounts: &mut MountList, folder: &OwnedFd, path: &Path) -> Option<(String, PathBuf)> {
     let stat = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mount = mounts.list().iter().find(|mount| mount.id == stat.stx_mnt_id)?;
     let below = path.strip_prefix(&mount.point).ok()?;

@@ -66,12 +66,16 @@ fn made(folder: &Path, name: &str) -> usize {
 fn wait(bench: &Bench, folders: [&Path; 2]) {
     let mut pair = Pair::with(bench, folders);
     let common = pair.common();
-    common.iter().for_each(|file| flock(file, FlockOperation::LockExclusive).expect("it is free"));
+    for file in &common {
+        flock(file, FlockOperation::LockExclusive).expect("it is free");
+    }
     let mut makers = pair.make("late");
     std::thread::sleep(WHILE);
     assert!(folders.iter().all(|folder| made(folder, "late") == 0), "in the middle of a change");
     drop(common);
-    makers.iter_mut().for_each(|maker| maker.expect("done"));
+    for maker in &mut makers {
+        maker.expect("done");
+    }
     assert!(folders.iter().all(|folder| made(folder, "late") > 0));
 }
 
@@ -107,7 +111,9 @@ fn who_is_alone_with_a_folder_waits_for_nobody() {
         for file in &common {
             flock(file, FlockOperation::LockExclusive).expect("it is free");
         }
-        pair.make("made").iter_mut().for_each(|maker| maker.expect("done"));
+        for maker in &mut pair.make("made") {
+            maker.expect("done");
+        }
         assert_eq!((made(one, "made"), made(other, "made")), (1, 1));
     });
 }
@@ -123,7 +129,9 @@ fn who_comes_later_has_what_they_have_who_are_there() {
         let wanted = grant_of(folder.path(), "project", Access::Write);
         grant(&mut pair.keeper, &pair.rooms[0], wanted).expect("it can be granted again");
         assert_eq!(pair.common().len(), 1);
-        pair.make("again").iter_mut().for_each(|maker| maker.expect("done"));
+        for maker in &mut pair.make("again") {
+            maker.expect("done");
+        }
         assert_eq!(made(folder.path(), "again"), 2);
     });
 }
