@@ -271,6 +271,7 @@ impl Keeper {
             self.watch.remove(&line);
         }
         broker.end();
+        session.leave_shared();
         for asker in askers {
             self.answer(asker.client, asker.call, Ok((Reply::Done, Vec::new())));
         }
