@@ -13,6 +13,7 @@
 
 pub mod acl;
 pub mod diff;
+mod frames;
 pub mod hand;
 pub mod log;
 mod meta;

@@ -5,17 +5,19 @@
 //! in the middle of a frame, or does not have its checksum, ends the log: whoever opens it for
 //! writing cuts it there.
 
+use crate::frames::Brief;
 use crate::record::{Entry, Record};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const NAME: &str = "log";
 /// What every log begins with; the last byte is the version of the format.
 const HEADER: [u8; 16] = *b"cowork journal\0\x01";
+/// So many bytes are before each record.
+const HEAD: usize = 8;
 /// No record is larger.
 const LARGEST: usize = 16 << 20;
 /// So many bytes of records are gathered before they are written, where several are.
@@ -63,14 +65,13 @@ pub(crate) fn entries_after(store: BorrowedFd<'_>, mark: Mark) -> Result<Entries
     }
     let Some(file) = open(store)? else { return Err(Errno::BADMSG) };
     rustix::fs::seek(&file, SeekFrom::Start(mark.end))?;
-    let file = Some(BufReader::with_capacity(BUFFER, file));
-    Ok(Entries { file, end: mark.end, torn: false, last: mark.last, frame: Vec::new() })
+    Ok(Entries { end: mark.end, last: mark.last, ..Entries::of(Some(file)) })
 }
 
-fn open(store: BorrowedFd<'_>) -> Result<Option<File>, Errno> {
+fn open(store: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match rustix::fs::openat(store, NAME, flags, Mode::empty()) {
-        Ok(file) => Ok(Some(File::from(file))),
+        Ok(file) => Ok(Some(file)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error),
     }
@@ -79,32 +80,39 @@ fn open(store: BorrowedFd<'_>) -> Result<Option<File>, Errno> {
 /// The records of a log, up to the last whole one.
 #[derive(Debug)]
 pub struct Entries {
-    file: Option<BufReader<File>>,
+    file: Option<OwnedFd>,
     end: u64,
     torn: bool,
     last: u64,
-    frame: Vec<u8>,
+    /// What was read of the file, of which this much is left.
+    buffer: Vec<u8>,
+    left: Range<usize>,
+    /// Where in the buffer the last record is.
+    frame: Range<usize>,
 }
 
 impl Entries {
-    fn new(file: Option<File>) -> Result<Self, Errno> {
-        let file = file.map(|file| BufReader::with_capacity(BUFFER, file));
-        let mut entries = Self { file, end: 0, torn: false, last: 0, frame: Vec::new() };
-        let Some(file) = &mut entries.file else { return Ok(entries) };
-        let mut header = [0; HEADER.len()];
-        let length = fill(file, &mut header)?;
-        if length == HEADER.len() {
-            if header != HEADER {
-                return Err(Errno::BADMSG);
-            }
+    fn new(file: Option<OwnedFd>) -> Result<Self, Errno> {
+        let mut entries = Self::of(file);
+        if entries.file.is_none() {
+            return Ok(entries);
+        }
+        let start = entries.fill(HEADER.len())?;
+        let header = entries.buffer.get(start).unwrap_or_default();
+        if header == HEADER {
+            entries.consume(HEADER.len());
             entries.end = HEADER.len() as u64;
-        } else if header.get(..length) == HEADER.get(..length) {
-            entries.torn = length > 0;
+        } else if HEADER.starts_with(header) {
+            entries.torn = !header.is_empty();
             entries.file = None;
         } else {
             return Err(Errno::BADMSG);
         }
         Ok(entries)
+    }
+
+    fn of(file: Option<OwnedFd>) -> Self {
+        Self { file, end: 0, torn: false, last: 0, buffer: Vec::new(), left: 0..0, frame: 0..0 }
     }
 
     /// The first byte after the last whole record that was read.
@@ -122,31 +130,71 @@ impl Entries {
         self.torn
     }
 
-    fn read(&mut self) -> Result<Option<Entry>, Errno> {
-        let Some(file) = &mut self.file else { return Ok(None) };
-        let mut head = [0; 8];
-        let length = fill(file, &mut head)?;
-        if length == 0 {
+    /// Goes to the next record: what it begins with.
+    pub(crate) fn advance(&mut self) -> Result<Option<Brief>, Errno> {
+        let next = self.read();
+        if !matches!(next, Ok(Some(_))) {
+            self.file = None;
+        }
+        next
+    }
+
+    /// The bytes of that record.
+    pub(crate) fn frame(&self) -> &[u8] {
+        self.buffer.get(self.frame.clone()).unwrap_or_default()
+    }
+
+    fn read(&mut self) -> Result<Option<Brief>, Errno> {
+        let head = self.fill(HEAD)?;
+        if head.is_empty() {
             return Ok(None);
         }
         self.torn = true;
-        let (size, checksum) = parts(head);
-        if length < head.len() || size == 0 || size > LARGEST {
+        let head = self.buffer.get(head).and_then(|head| <[u8; HEAD]>::try_from(head).ok());
+        let Some((size, checksum)) = head.map(parts) else { return Ok(None) };
+        if size == 0 || size > LARGEST {
             return Ok(None);
         }
-        self.frame.clear();
-        self.frame.resize(size, 0);
-        if fill(file, &mut self.frame)? < size || crc32fast::hash(&self.frame) != checksum {
+        let whole = self.fill(HEAD + size)?;
+        let frame = whole.start + HEAD..whole.end;
+        let bytes = self.buffer.get(frame.clone()).unwrap_or_default();
+        if bytes.len() < size || crc32fast::hash(bytes) != checksum {
             return Ok(None);
         }
-        let Ok(entry) = postcard::from_bytes::<Entry>(&self.frame) else { return Ok(None) };
-        if entry.seq != self.last + 1 {
+        let Some(brief) = Brief::of(bytes).filter(|brief| brief.seq == self.last + 1) else {
             return Ok(None);
-        }
+        };
         self.torn = false;
-        self.last = entry.seq;
-        self.end += (head.len() + size) as u64;
-        Ok(Some(entry))
+        self.last = brief.seq;
+        self.end += (HEAD + size) as u64;
+        self.frame = frame;
+        self.consume(HEAD + size);
+        Ok(Some(brief))
+    }
+
+    /// Reads until so much is in the buffer, or the file ends; where in the buffer it is.
+    fn fill(&mut self, wanted: usize) -> Result<Range<usize>, Errno> {
+        let Some(file) = &self.file else { return Ok(0..0) };
+        if self.left.len() < wanted {
+            self.buffer.copy_within(self.left.clone(), 0);
+            self.left = 0..self.left.len();
+            self.buffer.resize(BUFFER.max(wanted), 0);
+        }
+        while self.left.len() < wanted {
+            let Some(free) = self.buffer.get_mut(self.left.end..) else { break };
+            match rustix::io::read(file, free) {
+                Ok(0) => break,
+                Ok(length) => self.left.end += length,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Range { start, end } = self.left;
+        Ok(start..end.min(start + wanted))
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.left.start += length;
     }
 }
 
@@ -154,26 +202,13 @@ impl Iterator for Entries {
     type Item = Result<Entry, Errno>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let outcome = self.read().transpose();
-        if !matches!(outcome, Some(Ok(_))) {
-            self.file = None;
-        }
-        outcome
-    }
-}
-
-/// Reads until the buffer is full or the file ends; how much was read.
-fn fill(file: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let mut full = 0;
-    while let Some(rest) = buffer.get_mut(full..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => break,
-            Ok(length) => full += length,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        let whole = |bytes| postcard::from_bytes(bytes).map_err(|_other| Errno::BADMSG);
+        match self.advance() {
+            Ok(Some(_)) => Some(whole(self.frame())),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
         }
     }
-    Ok(full)
 }
 
 /// What a frame begins with: the length and the checksum of what follows.

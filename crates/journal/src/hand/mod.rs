@@ -211,8 +211,8 @@ impl Hand {
         let mut kept = None;
         if let Some(store) = store {
             let mut entries = crate::log::entries(store.as_fd())?;
-            for entry in entries.by_ref() {
-                left.read(&entry?);
+            while let Some(brief) = entries.advance()? {
+                left.read(brief, entries.frame());
             }
             let log = Writer::open(store.as_fd(), entries.mark())?;
             kept = Some(Kept { log, store: Store::open(store)? });
@@ -223,8 +223,8 @@ impl Hand {
     /// Opens a store whose records were read, and reads them on. With this hand nothing is lost
     /// because a disk is full: what would be is not done.
     pub(crate) fn open_read(store: OwnedFd, journal: &mut Journal) -> Result<Self, Errno> {
-        let entries = journal.read_on(store.as_fd())?;
-        let log = Writer::open(store.as_fd(), entries.mark())?;
+        let read = journal.read_on(store.as_fd())?;
+        let log = Writer::open(store.as_fd(), read)?;
         let kept = Kept { log, store: Store::open(store)? };
         Ok(Self::new(Some(kept), journal.take_left(), Full::Refuse))
     }

@@ -7,6 +7,7 @@
 use super::Hand;
 use super::after::Finder;
 use super::set::Names;
+use crate::frames::{Brief, Frames, Kept, Past, Tag};
 use crate::log::Author;
 use crate::record::{At, Entry, Meta, Record, Saved};
 use rustix::io::Errno;
@@ -21,12 +22,12 @@ pub(crate) struct Left {
     /// The number of the last record.
     last_seq: u64,
     /// Sets that nobody closed, with what says their names.
-    records: BTreeMap<u32, Vec<Record>>,
+    records: BTreeMap<u32, Frames>,
     /// The same, with their names, once all records were read.
     open: BTreeMap<u32, Names>,
     /// The last changes, if nothing was recorded after them: a removal and the renaming that it
     /// belongs to are two records and one change.
-    last: Vec<Entry>,
+    last: Frames,
     /// Bytes that were copied into files of their own, by folder.
     copied: HashMap<u32, u64>,
 }
@@ -42,48 +43,65 @@ struct Number {
 
 impl Left {
     /// Takes in the next record.
-    pub(crate) fn read(&mut self, entry: &Entry) {
-        let Entry { set, ref record, seq, .. } = *entry;
+    pub(crate) fn read(&mut self, brief: Brief, bytes: &[u8]) {
+        let Brief { set, seq, tag, .. } = brief;
         self.last_set = self.last_set.max(set);
         self.last_seq = self.last_seq.max(seq);
-        match record {
-            Record::Folder { folder, name, device, inode, .. } => {
-                self.add_number(*folder, name.clone(), *device, *inode);
+        match tag {
+            Tag::Failed => return self.read_failed(set, bytes),
+            Tag::Folder => {
+                if let Some(Record::Folder { folder, name, device, inode, .. }) = whole(bytes) {
+                    self.add_number(folder, name, device, inode);
+                }
             }
-            Record::Set { .. } => drop(self.records.insert(set, Vec::new())),
-            Record::Closed => drop(self.records.remove(&set)),
-            Record::Write { at, before, saved: Saved::Copy(_) }
-            | Record::Remove { at, before, saved: Saved::Copy(_) } => {
-                let copied = self.copied.entry(at.folder).or_default();
-                *copied = copied.saturating_add(before.size);
-            }
+            Tag::Set => drop(self.records.insert(set, Frames::default())),
+            Tag::Closed => drop(self.records.remove(&set)),
             _ => {}
         }
-        if let Record::Failed { seq } = record {
-            let Some(place) = self.last.iter().position(|last| last.seq == *seq) else { return };
-            let failed = self.last.remove(place);
-            if let Some(records) = self.records.get_mut(&set)
-                && let Some(place) = records.iter().rposition(|known| *known == failed.record)
-            {
-                records.remove(place);
-            }
-            return;
-        }
         if let Some(records) = self.records.get_mut(&set) {
-            records.push(record.clone());
+            records.push(brief, bytes);
         }
-        let pair = matches!(
-            (self.last.last().map(|last| &last.record), record),
-            (
-                Some(Record::Remove { at, .. } | Record::RemoveFolder { at, .. }),
-                Record::Rename { to, .. },
-            ) if at == to
-        );
-        if !pair {
+        // What is removed by a renaming is the record before.
+        if tag != Tag::Rename || !self.is_pair(bytes) {
             self.last.clear();
         }
-        if subject(record).is_some() {
-            self.last.push(entry.clone());
+        if tag.is_change() {
+            self.last.push(brief, bytes);
+        }
+        if matches!(tag, Tag::Write | Tag::Remove) {
+            self.count_copied();
+        }
+    }
+
+    fn read_failed(&mut self, set: u32, bytes: &[u8]) {
+        let Some(Record::Failed { seq }) = whole(bytes) else { return };
+        if self.last.all().iter().all(|last| last.brief.seq != seq) {
+            return;
+        }
+        self.last.remove(seq);
+        if let Some(records) = self.records.get_mut(&set) {
+            records.remove(seq);
+        }
+    }
+
+    /// Whether the last record is of what a renaming replaces.
+    fn is_pair(&self, renaming: &[u8]) -> bool {
+        let last = self.last.entries().next_back().map(|last| last.record);
+        matches!(
+            (last, whole(renaming)),
+            (
+                Some(Record::Remove { at, .. } | Record::RemoveFolder { at, .. }),
+                Some(Record::Rename { to, .. }),
+            ) if at == to
+        )
+    }
+
+    /// Counts what was copied for the last record.
+    fn count_copied(&mut self) {
+        let past = self.last.all().last().and_then(|last| self.last.past(last));
+        if let Some(Past { folder, size, kept: Kept::Copy, .. }) = past {
+            let copied = self.copied.entry(folder).or_default();
+            *copied = copied.saturating_add(size);
         }
     }
 
@@ -91,8 +109,8 @@ impl Left {
     pub(super) fn finish(&mut self) {
         for (set, records) in std::mem::take(&mut self.records) {
             let names = self.open.entry(set).or_default();
-            for record in records {
-                match &record {
+            for entry in records.entries() {
+                match &entry.record {
                     Record::After { at, .. } => names.leave(at.folder, &at.path),
                     record => names.follow(record),
                 }
@@ -123,6 +141,11 @@ impl Left {
     pub(super) fn take_copied(&mut self, folder: u32) -> u64 {
         self.copied.remove(&folder).unwrap_or(0)
     }
+}
+
+/// What a record says.
+fn whole(bytes: &[u8]) -> Option<Record> {
+    postcard::from_bytes::<Entry>(bytes).ok().map(|entry| entry.record)
 }
 
 /// The name that decides whether a change was made; nothing for what is no change.
@@ -164,8 +187,8 @@ impl Hand {
             kept.store.discard(Some(trash), &unrecorded);
         }
         let here = |entry: &Entry| subject(&entry.record).is_some_and(|at| at.folder == folder);
-        if self.left.last.iter().any(here) {
-            let last = std::mem::take(&mut self.left.last);
+        if self.left.last.entries().any(|entry| here(&entry)) {
+            let last: Vec<Entry> = std::mem::take(&mut self.left.last).entries().collect();
             for entry in unmade(&last, root).into_iter().rev() {
                 let author = Author { set: entry.set, process: entry.process };
                 kept.log.append(author, Record::Failed { seq: entry.seq })?;

@@ -9,6 +9,7 @@ use super::Journal;
 use super::names::{Names, Slot, ThingId, Whose};
 use super::sets::Scope;
 use super::tree::kind;
+use crate::frames::{Frame, Tag};
 use crate::record::{At, Entry, Record};
 use cowork_api::Text;
 use cowork_api::files::FileKind;
@@ -23,13 +24,17 @@ pub(super) struct Kin {
 impl Kin {
     /// Reads the log to its end; nothing if there is nothing to be told.
     pub(super) fn of(journal: &Journal, scope: &Scope) -> Option<Self> {
-        let asked = |entry: &Entry| scope.taken.contains(&entry.set) && shared(entry).is_some();
-        if scope.void.is_empty() || !journal.entries().iter().any(asked) {
+        let asked = |frame: &Frame| {
+            let asked = matches!(frame.brief.tag, Tag::Write | Tag::Remove | Tag::Attributes)
+                && scope.taken.contains(&frame.brief.set);
+            asked && journal.frames.past(frame).is_some_and(|past| is_shared(past.links, past.mode))
+        };
+        if scope.void.is_empty() || !journal.frames.all().iter().any(asked) {
             return None;
         }
         let mut kin = Self { end: Names::whole(), now: Names::whole() };
         for entry in journal.entries() {
-            kin.end.apply(entry, Whose::Taken(entry.set));
+            kin.end.apply(&entry, Whose::Taken(entry.set));
         }
         Some(kin)
     }
@@ -92,9 +97,11 @@ fn shared(entry: &Entry) -> Option<&At> {
     match &entry.record {
         Record::Write { at, before, .. }
         | Record::Remove { at, before, .. }
-        | Record::Attributes { at, before } => {
-            (before.links > 1 && kind(before.mode) != FileKind::Folder).then_some(at)
-        }
+        | Record::Attributes { at, before } => is_shared(before.links, before.mode).then_some(at),
         _ => None,
     }
+}
+
+fn is_shared(links: u32, mode: u32) -> bool {
+    links > 1 && kind(mode) != FileKind::Folder
 }

@@ -29,9 +29,10 @@ pub(crate) mod tree;
 pub(crate) use look::{Disk, Present, last};
 pub(crate) use sets::{SOME, Scope};
 
+use crate::frames::{Brief, Frames, Kept, Past, Tag};
 use crate::hand::{Folder, Left};
-use crate::log::{self, Entries};
-use crate::record::{Entry, Record};
+use crate::log;
+use crate::record::{At, Entry, Record, State};
 use cowork_api::Text;
 use cowork_api::files::Mark;
 use rustix::io::Errno;
@@ -42,13 +43,24 @@ use std::os::fd::BorrowedFd;
 /// The records of a store, without those that say what did not happen after all.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
-    entries: Vec<Entry>,
+    frames: Frames,
     /// How far the log was read.
     mark: log::Mark,
     /// What whoever adds to the log needs to know of what is there.
     left: Left,
     /// Its sets, once somebody has asked.
     sets: OnceCell<BTreeMap<u32, sets::About>>,
+}
+
+/// A record of something that was moved into the trash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removal {
+    pub(crate) set: u32,
+    pub(crate) folder: u32,
+    pub(crate) inode: u64,
+    pub(crate) links: u32,
+    /// Its number in the trash.
+    pub(crate) number: u64,
 }
 
 /// A granted folder, as the records name it.
@@ -87,25 +99,15 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes records, in order.
-    pub fn new(entries: Vec<Entry>) -> Self {
-        let mut journal = Self::default();
-        for entry in entries {
-            journal.add(entry);
-        }
-        journal
-    }
-
-    /// Reads what was recorded since; what is left of the log then.
-    pub(crate) fn read_on(&mut self, store: BorrowedFd<'_>) -> Result<Entries, Errno> {
+    /// Reads what was recorded since; how far that is.
+    pub(crate) fn read_on(&mut self, store: BorrowedFd<'_>) -> Result<log::Mark, Errno> {
         let mut entries = log::entries_after(store, self.mark)?;
-        for entry in entries.by_ref() {
-            let entry = entry?;
-            self.left.read(&entry);
-            self.add(entry);
+        while let Some(brief) = entries.advance()? {
+            self.left.read(brief, entries.frame());
+            self.add(brief, entries.frame());
         }
         self.mark = entries.mark();
-        Ok(entries)
+        Ok(self.mark)
     }
 
     /// What the hand that goes on with the log has to know. It is told once.
@@ -114,34 +116,66 @@ impl Journal {
     }
 
     /// Takes the next record. One that did not happen is among the last.
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, brief: Brief, bytes: &[u8]) {
         self.sets.take();
-        let Record::Failed { seq } = entry.record else { return self.entries.push(entry) };
-        if let Ok(place) = self.entries.binary_search_by_key(&seq, |entry| entry.seq) {
-            self.entries.remove(place);
+        if brief.tag != Tag::Failed {
+            return self.frames.push(brief, bytes);
+        }
+        if let Ok(Entry { record: Record::Failed { seq }, .. }) = postcard::from_bytes(bytes) {
+            self.frames.remove(seq);
         }
     }
 
-    /// The records that happened.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    /// The records that happened, read as a whole: of a log that says much this takes long.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = Entry> {
+        self.frames.entries()
+    }
+
+    /// What was moved into the trash, in order.
+    pub(crate) fn removals(&self) -> impl Iterator<Item = Removal> {
+        let all = self.frames.all().iter().filter(|frame| frame.brief.tag == Tag::Remove);
+        all.filter_map(|frame| {
+            let Past { folder, inode, links, kept, .. } = self.frames.past(frame)?;
+            let Kept::Trash(number) = kept else { return None };
+            Some(Removal { set: frame.brief.set, folder, inode, links, number })
+        })
+    }
+
+    /// Those of one kind.
+    pub(crate) fn tagged(&self, tag: Tag) -> impl Iterator<Item = Entry> {
+        let all = self.frames.all().iter().filter(move |frame| frame.brief.tag == tag);
+        all.filter_map(|frame| self.frames.entry(frame))
+    }
+
+    /// The records of some sets that happened.
+    pub fn entries_of(&self, sets: &[u32]) -> impl Iterator<Item = Entry> {
+        let all = self.frames.all().iter().filter(|frame| sets.contains(&frame.brief.set));
+        all.filter_map(|frame| self.frames.entry(frame))
+    }
+
+    /// What the records say of names after sets: which name, and what is there.
+    pub fn ends(&self) -> impl Iterator<Item = (At, Option<State>)> {
+        self.tagged(Tag::After).filter_map(|entry| match entry.record {
+            Record::After { at, state } => Some((at, state)),
+            _ => None,
+        })
+    }
+
+    /// Whether an undo, redo or apply came to its end.
+    pub fn is_complete(&self, set: u32) -> bool {
+        let complete = |brief: &Brief| (brief.set, brief.tag) == (set, Tag::Complete);
+        self.frames.all().iter().rev().any(|frame| complete(&frame.brief))
     }
 
     /// The folders that the records are about.
     pub fn folders(&self) -> Vec<Granted> {
         let mut folders: Vec<Granted> = Vec::new();
-        for entry in &self.entries {
-            let Record::Folder { folder, name, path, device, inode } = &entry.record else {
+        for entry in self.tagged(Tag::Folder) {
+            let Record::Folder { folder, name, path, device, inode } = entry.record else {
                 continue;
             };
-            folders.retain(|known| known.number != *folder);
-            folders.push(Granted {
-                number: *folder,
-                name: name.clone(),
-                path: path.clone(),
-                device: *device,
-                inode: *inode,
-            });
+            folders.retain(|known| known.number != folder);
+            folders.push(Granted { number: folder, name, path, device, inode });
         }
         folders
     }

@@ -185,7 +185,11 @@ impl Names {
         let mut passing = Passing::of(journal, scope);
         let mut undos = Undos::default();
         let mut begun = false;
-        for entry in journal.entries() {
+        // Earlier ones say nothing, unless of names that were names of one file.
+        let first = if kin.is_some() { 0 } else { passing.first() };
+        for frame in journal.frames.since(first) {
+            let Some(entry) = journal.frames.entry(frame) else { continue };
+            let entry = &entry;
             let taken = scope.taken.contains(&entry.set);
             begun |= taken;
             passing.before(entry, &mut names);

@@ -40,8 +40,8 @@ impl<'a> Passing<'a> {
     /// Finds out from where on names have to be followed.
     pub(super) fn of(journal: &Journal, scope: &'a Scope) -> Self {
         let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
-        for entry in journal.entries() {
-            starts.entry(entry.set).or_insert(entry.seq);
+        for brief in journal.frames.all().iter().map(|frame| frame.brief) {
+            starts.entry(brief.set).or_insert(brief.seq);
         }
         let start = |set: &u32| starts.get(set).copied();
         let first = scope.taken.iter().filter_map(start).min().unwrap_or(u64::MAX);
@@ -49,6 +49,11 @@ impl<'a> Passing<'a> {
         let earliest = scope.undone.iter().filter(in_force).filter_map(|(set, _)| start(set)).min();
         let first = earliest.map_or(first, |earliest| earliest.min(first));
         Self { scope, first, begun: false, moved: BTreeMap::new() }
+    }
+
+    /// The first record that is looked at.
+    pub(super) fn first(&self) -> u64 {
+        self.first
     }
 
     /// Whether names are followed already.

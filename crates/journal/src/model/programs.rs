@@ -6,7 +6,7 @@
 use super::Journal;
 use super::changes::is_below;
 use super::names::{Names, ThingId};
-use super::sets::operation;
+use crate::frames::{Brief, Frame, Tag};
 use crate::record::{Entry, Record};
 use cowork_api::Text;
 use cowork_api::files::{Place, Program, Selection};
@@ -19,28 +19,28 @@ const MAX_WORDS: usize = 16 << 20;
 impl Journal {
     /// The programs that made changes after a record, in the order in which they were seen.
     pub fn programs(&self, after: u64) -> Vec<Program> {
-        let mut now: HashMap<(u32, u32), &Entry> = HashMap::new();
-        let mut made: BTreeMap<u64, &Entry> = BTreeMap::new();
-        for entry in self.entries() {
-            let author = (entry.set, entry.process);
-            if matches!(entry.record, Record::Process { .. }) {
-                now.insert(author, entry);
-            } else if entry.seq > after
-                && operation(&entry.record).is_some()
-                && let Some(program) = now.get(&author)
+        let mut now: HashMap<(u32, u32), &Frame> = HashMap::new();
+        let mut made: BTreeMap<u64, &Frame> = BTreeMap::new();
+        for frame in self.frames.all() {
+            let Brief { set, process, seq, tag, .. } = frame.brief;
+            if tag == Tag::Process {
+                now.insert((set, process), frame);
+            } else if seq > after
+                && tag.is_change()
+                && let Some(program) = now.get(&(set, process))
             {
-                made.insert(program.seq, program);
+                made.insert(program.brief.seq, program);
             }
         }
         let mut length = 0;
         let mut programs: Vec<Program> = made
             .into_values()
             .rev()
-            .filter_map(|entry| {
-                let Record::Process { argv } = &entry.record else { return None };
-                let Entry { set, process, seq, .. } = *entry;
+            .filter_map(|frame| {
+                let Entry { set, process, seq, record, .. } = self.frames.entry(frame)?;
+                let Record::Process { argv } = record else { return None };
                 length += argv.iter().map(Vec::len).sum::<usize>();
-                let argv = if length <= MAX_WORDS { argv.clone() } else { Vec::new() };
+                let argv = if length <= MAX_WORDS { argv } else { Vec::new() };
                 Some(Program { set, process, since: seq, argv })
             })
             .collect();
@@ -86,13 +86,13 @@ impl Journal {
         let mut now: HashMap<(u32, u32), u32> = HashMap::new();
         let mut next = (0_u32..).zip(programs).peekable();
         let mut authors = HashMap::new();
-        for entry in self.entries() {
-            let is_due = |(_, program): &(u32, &Program)| program.since <= entry.seq;
+        for brief in self.frames.all().iter().map(|frame| frame.brief) {
+            let is_due = |(_, program): &(u32, &Program)| program.since <= brief.seq;
             while let Some((place, program)) = next.next_if(is_due) {
                 now.insert((program.set, program.process), place);
             }
-            if let Some(author) = now.get(&(entry.set, entry.process)) {
-                authors.insert(entry.seq, *author);
+            if let Some(author) = now.get(&(brief.set, brief.process)) {
+                authors.insert(brief.seq, *author);
             }
         }
         authors

@@ -2,7 +2,8 @@
 
 use super::Journal;
 use super::tree::kind;
-use crate::record::{At, Record, Saved};
+use crate::frames::{Brief, Frame, Tag};
+use crate::record::{At, Entry, Record, Saved};
 use crate::undo::describe;
 use cowork_api::Text;
 use cowork_api::files::{FileKind, Mutation, Place, SetInfo, SetKind, Sets};
@@ -148,12 +149,13 @@ impl Journal {
             self.folders().into_iter().map(|folder| (folder.number, folder.name)).collect();
         let mut mutations = Vec::new();
         let mut left = 0;
-        for entry in self.entries().iter().filter(|entry| entry.seq > after) {
-            let Some((operation, at, to)) = operation(&entry.record) else { continue };
+        for frame in self.frames.since(after.saturating_add(1)) {
             if mutations.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
-                left += 1;
+                left += u64::from(frame.brief.tag.is_change());
                 continue;
             }
+            let Some(entry) = self.frames.entry(frame) else { continue };
+            let Some((operation, at, to)) = operation(&entry.record) else { continue };
             mutations.push(Mutation {
                 seq: entry.seq,
                 time: entry.time,
@@ -174,23 +176,25 @@ impl Journal {
     /// What sets left that were closed after a record: each set, the folder's number, and the path of
     /// a file that has contents. And the last record that closed one; 0 if none did.
     pub fn left_since(&self, after: u64) -> (Vec<(u32, u32, Text)>, u64) {
-        let closed: BTreeMap<u32, u64> = self
-            .entries()
-            .iter()
-            .filter(|entry| entry.seq > after && entry.record == Record::Closed)
-            .map(|entry| (entry.set, entry.seq))
+        let since = self.frames.since(after.saturating_add(1)).iter().map(|frame| frame.brief);
+        let closed: BTreeMap<u32, u64> = since
+            .filter(|brief| brief.tag == Tag::Closed)
+            .map(|brief| (brief.set, brief.seq))
             .collect();
         let last = closed.values().copied().max().unwrap_or_default();
         let mut left = BTreeMap::new();
-        for entry in self.entries().iter().filter(|entry| closed.contains_key(&entry.set)) {
-            if let Record::After { at, state: Some(state) } = &entry.record
+        let told =
+            |frame: &&Frame| frame.brief.tag == Tag::After && closed.contains_key(&frame.brief.set);
+        for frame in self.frames.all().iter().filter(told) {
+            if let Some(Entry { set, record, .. }) = self.frames.entry(frame)
+                && let Record::After { at, state: Some(state) } = record
                 && state.size > 0
                 && kind(state.mode) == FileKind::File
             {
-                left.insert((at.folder, &at.path), entry.set);
+                left.insert((at.folder, at.path), set);
             }
         }
-        let left = left.into_iter().map(|((folder, path), set)| (set, folder, path.clone()));
+        let left = left.into_iter().map(|((folder, path), set)| (set, folder, path));
         (left.collect(), last)
     }
 
@@ -200,36 +204,37 @@ impl Journal {
 
     fn read_sets(&self) -> BTreeMap<u32, About> {
         let mut all: BTreeMap<u32, About> = BTreeMap::new();
-        for entry in self.entries().iter().filter(|entry| entry.set != 0) {
-            let about = all.entry(entry.set).or_default();
+        for frame in self.frames.all().iter().filter(|frame| frame.brief.set != 0) {
+            let Brief { set, process, time, tag, .. } = frame.brief;
+            let about = all.entry(set).or_default();
             let info = about.info.get_or_insert_with(|| SetInfo {
-                set: entry.set,
+                set,
                 kind: SetKind::Command,
-                root: entry.process,
+                root: process,
                 argv: Vec::new(),
-                began: entry.time,
-                last: entry.time,
+                began: time,
+                last: time,
                 records: 0,
                 undone_by: None,
                 folders: Vec::new(),
             });
-            match &entry.record {
-                Record::Set { kind, root, argv } => {
-                    info.kind = kind.clone();
-                    info.root = *root;
-                    info.argv.clone_from(argv);
+            match tag {
+                Tag::Set => {
+                    let record = self.frames.entry(frame).map(|entry| entry.record);
+                    let Some(Record::Set { kind, root, argv }) = record else { continue };
                     if matches!(kind, SetKind::Undo(_))
                         && argv.first().is_some_and(|first| first == SOME)
                     {
                         about.extent = Extent::SomeNames;
                     }
+                    (info.kind, info.root, info.argv) = (kind, root, argv);
                 }
-                Record::Complete => about.complete = true,
-                record => {
-                    if let Some((_, at, _)) = operation(record) {
-                        about.folders.insert(at.folder);
+                Tag::Complete => about.complete = true,
+                _ => {
+                    if let Some(folder) = self.frames.folder(frame) {
+                        about.folders.insert(folder);
                         info.records += 1;
-                        info.last = entry.time;
+                        info.last = time;
                     }
                 }
             }

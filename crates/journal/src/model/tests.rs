@@ -3,6 +3,7 @@
 use super::Journal;
 use super::names::{Names, Slot, ThingId, Trace};
 use super::sets::{SOME, Scope};
+use crate::frames::Brief;
 use crate::record::{At, Entry, Meta, Record, Saved, State};
 use cowork_api::files::{FileKind, Place, Selection, SetKind, Sets};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +63,16 @@ fn journal(records: Vec<(u32, Record)>) -> Journal {
         process: 7,
         record,
     });
-    Journal::new(entries.collect())
+    told(entries.collect())
+}
+
+fn told(entries: Vec<Entry>) -> Journal {
+    let mut journal = Journal::default();
+    for entry in entries {
+        let bytes = postcard::to_stdvec(&entry).unwrap();
+        journal.add(Brief::of(&bytes).unwrap(), &bytes);
+    }
+    journal
 }
 
 /// Replays with these sets taken back.
@@ -121,7 +131,7 @@ fn swapped_and_replaced() {
 #[test]
 fn what_failed_did_not_happen() {
     let journal = journal(vec![(1, rename("a", "b")), (1, Record::Failed { seq: 2 })]);
-    assert_eq!(journal.entries().len(), 1);
+    assert_eq!(journal.entries().count(), 1);
     assert_eq!(moves(&replay(&journal, &[1])), Vec::<String>::new());
 }
 
@@ -261,7 +271,7 @@ fn each_change_has_the_program_that_made_it() {
     };
     let set = Record::Set { kind: SetKind::Command, root: 7, argv: words("make all") };
     let closed = Record::Closed;
-    let journal = Journal::new(vec![
+    let journal = told(vec![
         Entry { seq: 1, time: 1, set: 0, process: 0, record: folder },
         entry(2, 7, set),
         entry(3, 8, process("sed -i notes")),

@@ -3,8 +3,7 @@
 use super::execute::Work;
 use super::plan::Step;
 use crate::model::names::{Slot, ThingId, Trace};
-use crate::model::{Disk, Journal, Scope};
-use crate::record::{Record, Saved};
+use crate::model::{Disk, Journal, Removal, Scope};
 use cowork_api::files::FileKind;
 use cowork_sys::ignore;
 use rustix::fs::Mode;
@@ -18,14 +17,12 @@ impl Work<'_> {
     /// Finds out what is in the trash, and whose it is.
     pub(super) fn find_trash(&mut self, journal: &Journal, scope: &Scope) {
         let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
-        for entry in journal.entries() {
-            if let Record::Remove { at, before, saved: Saved::Trash(number) } = &entry.record {
-                let there = there.entry(at.folder).or_insert_with(|| self.disk.in_trash(at.folder));
-                if there.contains(number) {
-                    self.trash.entry((at.folder, before.inode)).or_default().push(*number);
-                    if !scope.chain.contains(&entry.set) {
-                        self.others.insert((at.folder, *number));
-                    }
+        for Removal { set, folder, inode, number, .. } in journal.removals() {
+            let there = there.entry(folder).or_insert_with(|| self.disk.in_trash(folder));
+            if there.contains(&number) {
+                self.trash.entry((folder, inode)).or_default().push(number);
+                if !scope.chain.contains(&set) {
+                    self.others.insert((folder, number));
                 }
             }
         }
@@ -144,13 +141,9 @@ impl Work<'_> {
     ) {
         let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
         let removals = || {
-            journal.entries().iter().filter_map(|entry| match &entry.record {
-                Record::Remove { at, before, saved: Saved::Trash(number) } => {
-                    let own = sets.contains(&entry.set)
-                        || (before.links > 1 && void.contains(&entry.set));
-                    Some((own, (at.folder, before.inode), *number))
-                }
-                _ => None,
+            journal.removals().map(|Removal { set, folder, inode, links, number }| {
+                let own = sets.contains(&set) || (links > 1 && void.contains(&set));
+                (own, (folder, inode), number)
             })
         };
         let mut is_there = |folder: u32, number: u64| {

@@ -29,9 +29,9 @@ fn what_is_recorded_early_is_not_recorded_again() {
     bed.set(|command| {
         command.write("file", b"one").unwrap();
         command.settle();
-        let settled = bed.journal().entries().len();
+        let settled = bed.journal().entries().count();
         command.settle();
-        assert_eq!(bed.journal().entries().len(), settled);
+        assert_eq!(bed.journal().entries().count(), settled);
         // The folder's times go on changing.
         command.write("new", b"new").unwrap();
         command.settle();

@@ -10,7 +10,6 @@ use cowork_api::files::{Away, Change, Choice, Kept, Place, Selection, SetKind, S
 use cowork_api::plan::Identity;
 use cowork_journal::hand::Folder;
 use cowork_journal::model::{Granted, Ground, Journal};
-use cowork_journal::record::Record;
 use cowork_journal::undo::{Manner, What, Wish, undo_read};
 use cowork_sys::Errno;
 use rustix::fd::{AsFd, OwnedFd};
@@ -185,8 +184,7 @@ impl Desk {
     /// for it, and how that is called.
     fn interrupted(&self) -> Option<(Selection, &'static str)> {
         let last = self.journal.sets().into_iter().next_back()?;
-        let mut records = self.journal.entries().iter().rev();
-        if records.any(|entry| entry.set == last.set && entry.record == Record::Complete) {
+        if self.journal.is_complete(last.set) {
             return None;
         }
         match last.kind {

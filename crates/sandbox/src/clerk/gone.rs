@@ -12,7 +12,7 @@ pub(super) fn changes(desk: &Desk, selection: &Selection) -> Vec<Change> {
     let mut all = Vec::new();
     for missing in &desk.missing {
         let mut names = Names { missing, known: BTreeMap::new() };
-        for entry in desk.journal.entries().iter().filter(|entry| sets.contains(&entry.set)) {
+        for entry in desk.journal.entries_of(&sets) {
             names.read(entry.set, &entry.record);
         }
         all.extend(

@@ -21,7 +21,7 @@ use super::marks::Reader;
 use cowork_api::files::{Change, Difference, FileKind, Kept, Place, Sets};
 use cowork_api::plan::Identity;
 use cowork_journal::model::Granted;
-use cowork_journal::record::{Record, State};
+use cowork_journal::record::State;
 use cowork_sys::Errno;
 use look::{Marking, Seen, enter, names};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -148,15 +148,11 @@ impl Layers {
             return HashMap::new();
         };
         let mut known = HashMap::new();
-        for entry in desk.journal.entries() {
-            if let Record::After { at, state } = &entry.record
-                && at.folder == number
-            {
-                match state {
-                    Some(state) => known.insert(at.path.clone(), *state),
-                    None => known.remove(&at.path),
-                };
-            }
+        for (at, state) in desk.journal.ends().filter(|(at, _)| at.folder == number) {
+            match state {
+                Some(state) => known.insert(at.path, state),
+                None => known.remove(&at.path),
+            };
         }
         known
     }
