@@ -11,7 +11,7 @@ use crate::record::{Meta, Saved, State};
 use crate::save;
 use cowork_api::Text;
 use cowork_api::files::FileKind;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -22,6 +22,8 @@ use std::rc::Rc;
 
 /// Largest part of a file that is compared at a time.
 const CHUNK: usize = 64 * 1024;
+/// So many bytes of names are read of a folder at a time.
+const LISTED: usize = 64 * 1024;
 
 /// The granted folders, by the numbers that the records give them.
 #[derive(Debug)]
@@ -176,9 +178,14 @@ impl<'a> Disk<'a> {
 
     /// The numbers of all that is in the trash of a folder.
     pub(crate) fn in_trash(&self, folder: u32) -> HashSet<u64> {
-        let names = self.trash(folder).and_then(|trash| names_in(trash).ok()).unwrap_or_default();
-        let number = |name: &Text| std::str::from_utf8(name).ok()?.strip_prefix('t')?.parse().ok();
-        names.iter().filter_map(number).collect()
+        let mut numbers = HashSet::new();
+        let number =
+            |name: &[u8]| std::str::from_utf8(name).ok()?.strip_prefix('t')?.parse::<u64>().ok();
+        if let Some(trash) = self.trash(folder) {
+            // What cannot be read on is not there.
+            cowork_sys::ignore(each_name(trash, |name| numbers.extend(number(name))));
+        }
+        numbers
     }
 
     /// What is in the trash of a folder.
@@ -280,16 +287,24 @@ pub(crate) fn entries(folder: BorrowedFd<'_>) -> Result<Vec<Text>, Errno> {
 }
 
 fn names_in(folder: BorrowedFd<'_>) -> Result<Vec<Text>, Errno> {
+    let mut names = Vec::new();
+    each_name(folder, |name| names.push(name.to_vec()))?;
+    Ok(names)
+}
+
+fn each_name(folder: BorrowedFd<'_>, mut note: impl FnMut(&[u8])) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(folder, c".", flags, Mode::empty())?;
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::new(folder)? {
-        let name = entry?.file_name().to_bytes().to_vec();
+    let mut buffer = Vec::with_capacity(LISTED);
+    let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            names.push(name);
+            note(name);
         }
     }
-    Ok(names)
+    Ok(())
 }
 
 fn same(one: &mut impl Read, other: &mut impl Read) -> std::io::Result<bool> {

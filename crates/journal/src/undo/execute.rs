@@ -5,6 +5,7 @@
 
 use super::describe;
 use super::plan::{Plan, Step, join};
+use super::prepare::There;
 use crate::hand::{By, Hand, Spot};
 use crate::model::names::{BodyId, Slot, ThingId};
 use crate::model::tree::split;
@@ -37,6 +38,8 @@ pub(super) struct Work<'a> {
     pub(super) changed: BTreeSet<ThingId>,
     /// Folders that the user has changed since.
     pub(super) foreign: BTreeSet<ThingId>,
+    /// What is in the trash of the folders from which something was removed.
+    pub(super) there: There,
     /// Which numbers in the trash were once given to a file.
     pub(super) trash: HashMap<(u32, u64), Vec<u64>>,
     /// What is in the trash for other sets.
@@ -85,6 +88,7 @@ impl<'a> Work<'a> {
             stirred: BTreeMap::new(),
             changed: BTreeSet::new(),
             foreign: BTreeSet::new(),
+            there: There::new(),
             trash: HashMap::new(),
             others: HashSet::new(),
             trashed: RefCell::default(),
@@ -98,8 +102,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Does everything; the plan comes back with its report.
-    pub(super) fn run(mut self, journal: &Journal, scope: &Scope) -> Result<Plan, Errno> {
+    /// Does everything; the plan comes back with its report, and what is in the trash still.
+    pub(super) fn run(mut self, journal: &Journal, scope: &Scope) -> Result<(Plan, There), Errno> {
         self.find_trash(journal, scope);
         self.find_shared()?;
         self.watch_folders()?;
@@ -110,7 +114,7 @@ impl<'a> Work<'a> {
         self.relink()?;
         self.attributes()?;
         self.times()?;
-        Ok(self.plan)
+        Ok((self.plan, self.there))
     }
 
     /// Counts a change; an undo that is interrupted goes no further.

@@ -134,11 +134,12 @@ fn begin(
     let taken = scope.taken.iter().copied().collect();
     let set = hand.begin(SetKind::Undo(taken), 0, arguments(&paths))?;
     let by = By { set, process: 0 };
-    let mut report = Work::new(hand, &disk, plan, by, left).run(&journal, &scope)?.report;
+    let (plan, there) = Work::new(hand, &disk, plan, by, left).run(&journal, &scope)?;
+    let mut report = plan.report;
     let mut done = scope.taken;
     done.insert(set);
     journal.read_on(kept.as_fd())?;
-    Work::thin(&journal, &disk, &done, &scope.void);
+    Work::thin(&journal, &disk, (set, &done, &scope.void), &there);
     hand.complete(set)?;
     hand.close(set)?;
     describe::tell_once(&mut report.done);

@@ -13,12 +13,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// Something in the trash: its number, whether it may be taken out, and how many names it has.
 type Trashed = (u64, bool, u32);
 
+/// The numbers of what is in the trash of each folder.
+pub(super) type There = HashMap<u32, HashSet<u64>>;
+
 impl Work<'_> {
     /// Finds out what is in the trash, and whose it is.
     pub(super) fn find_trash(&mut self, journal: &Journal, scope: &Scope) {
-        let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
         for Removal { set, folder, inode, number, .. } in journal.removals() {
-            let there = there.entry(folder).or_insert_with(|| self.disk.in_trash(folder));
+            let there = self.there.entry(folder).or_insert_with(|| self.disk.in_trash(folder));
             if there.contains(&number) {
                 self.trash.entry((folder, inode)).or_default().push(number);
                 if !scope.chain.contains(&set) {
@@ -73,6 +75,9 @@ impl Work<'_> {
 
     /// Notes that something is not in the trash any more.
     pub(super) fn left_trash(&mut self, folder: u32, inode: u64, number: u64) {
+        if let Some(there) = self.there.get_mut(&folder) {
+            there.remove(&number);
+        }
         if let Some(numbers) = self.trash.get_mut(&(folder, inode)) {
             numbers.retain(|known| *known != number);
         }
@@ -132,32 +137,35 @@ impl Work<'_> {
 
     /// Takes out of the trash what the undo, or a set that it took back, removed although it has other
     /// names still: a trash that holds it would be seen in their number. `void` are the sets that had
-    /// no effect before: what had no other name then has none now.
+    /// no effect before: what had no other name then has none now. `there` is what was in the trash
+    /// before the undo and was not taken out of it.
     pub(super) fn thin(
         journal: &Journal,
         disk: &Disk<'_>,
-        sets: &BTreeSet<u32>,
-        void: &BTreeSet<u32>,
+        (undo, sets, void): (u32, &BTreeSet<u32>, &BTreeSet<u32>),
+        there: &There,
     ) {
-        let mut there: HashMap<u32, HashSet<u64>> = HashMap::new();
         let removals = || {
             journal.removals().map(|Removal { set, folder, inode, links, number }| {
                 let own = sets.contains(&set) || (links > 1 && void.contains(&set));
-                (own, (folder, inode), number)
+                // What the undo itself has put there was not looked up.
+                let may_be_there =
+                    set == undo || there.get(&folder).is_some_and(|there| there.contains(&number));
+                (own, may_be_there, (folder, inode), number)
             })
         };
-        let mut is_there = |folder: u32, number: u64| {
-            there.entry(folder).or_insert_with(|| disk.in_trash(folder)).contains(&number)
-        };
         let mut kept: HashMap<(u32, u64), Vec<Trashed>> = HashMap::new();
-        for (own, file, number) in removals() {
-            if own && is_there(file.0, number) {
+        for (own, may_be_there, file, _) in removals() {
+            if own && may_be_there {
                 kept.insert(file, Vec::new());
             }
         }
-        for (own, file, number) in removals() {
+        if kept.is_empty() {
+            return;
+        }
+        for (own, may_be_there, file, number) in removals() {
             if let Some(all) = kept.get_mut(&file)
-                && is_there(file.0, number)
+                && may_be_there
                 && let Some(found) = disk.trashed(file.0, number)
                 && found.inode == file.1
             {
