@@ -34,7 +34,9 @@ pub(crate) enum Told {
 
 /// A socket of packets that is waited for without a thread.
 pub(crate) struct Packets {
-    channel: AsyncFd<Held>,
+    channel: Arc<Held>,
+    /// Watches for what there is to read, while somebody waits for it.
+    watch: tokio::sync::Mutex<Option<AsyncFd<Arc<Held>>>>,
     /// One packet at a time, in the order of the calls.
     turn: tokio::sync::Mutex<()>,
 }
@@ -52,8 +54,12 @@ impl Packets {
     pub(crate) fn new(socket: OwnedFd) -> std::io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
-        let channel = watched_for(Held(socket.into()), Interest::READABLE)?;
-        Ok(Self { channel, turn: tokio::sync::Mutex::new(()) })
+        let channel = Arc::new(Held(socket.into()));
+        Ok(Self {
+            channel,
+            watch: tokio::sync::Mutex::default(),
+            turn: tokio::sync::Mutex::new(()),
+        })
     }
 
     /// Sends a packet, waiting for room.
@@ -63,11 +69,11 @@ impl Packets {
         handles: &[BorrowedFd<'_>],
     ) -> std::io::Result<()> {
         let _turn = self.turn.lock().await;
-        match self.channel.get_ref().0.try_send(message, handles) {
+        match self.channel.0.try_send(message, handles) {
             Err(Errno::AGAIN) => {}
             sent => return Ok(sent?),
         }
-        let copy = self.channel.get_ref().0.as_fd().try_clone_to_owned()?;
+        let copy = self.channel.0.as_fd().try_clone_to_owned()?;
         let room = watched_for(Held(copy.into()), Interest::WRITABLE)?;
         let send = |held: &Held| held.0.try_send(message, handles).map_err(Into::into);
         room.async_io(Interest::WRITABLE, send).await
@@ -75,18 +81,18 @@ impl Packets {
 
     /// Sends a packet if there is room for it now.
     pub(crate) fn try_send(&self, message: &[u8]) -> Result<(), Errno> {
-        self.channel.get_ref().0.try_send(message, &[])
+        self.channel.0.try_send(message, &[])
     }
 
     /// Ends the conversation, for everybody who holds this end of it.
     pub(crate) fn shut_down(&self) {
-        let socket = self.channel.get_ref().0.as_fd();
+        let socket = self.channel.0.as_fd();
         cowork_sys::ignore(rustix::net::shutdown(socket, rustix::net::Shutdown::Both));
     }
 
     /// Says nothing more, and goes on listening.
     pub(crate) fn fall_silent(&self) {
-        let socket = self.channel.get_ref().0.as_fd();
+        let socket = self.channel.0.as_fd();
         cowork_sys::ignore(rustix::net::shutdown(socket, rustix::net::Shutdown::Write));
     }
 
@@ -95,8 +101,26 @@ impl Packets {
         &self,
         peer: Peer,
     ) -> std::io::Result<Option<cowork_sandbox::channel::Packet>> {
-        let receive = |held: &Held| held.0.receive(peer).map_err(Into::into);
-        self.channel.async_io(Interest::READABLE, receive).await
+        let mut watch = self.watch.lock().await;
+        let watch = match &mut *watch {
+            Some(watch) => watch,
+            none => {
+                tokio::task::consume_budget().await;
+                match self.channel.0.receive(peer) {
+                    Err(Errno::AGAIN) => {}
+                    received => return Ok(received?),
+                }
+                none.insert(watched_for(Arc::clone(&self.channel), Interest::READABLE)?)
+            }
+        };
+        let receive = |held: &Arc<Held>| held.0.receive(peer).map_err(Into::into);
+        watch.async_io(Interest::READABLE, receive).await
+    }
+
+    /// Stops watching until the next [`Self::receive`]: what comes meanwhile stays in the socket, and
+    /// wakes nobody.
+    pub(crate) async fn look_away(&self) {
+        drop(self.watch.lock().await.take());
     }
 }
 

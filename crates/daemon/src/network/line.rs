@@ -264,6 +264,14 @@ impl Line {
         }
     }
 
+    /// Hears nothing for a moment, in which what it says gathers in its socket.
+    pub(crate) async fn rest(&self) {
+        /// How long that is: a person does not notice, and many connections fit into it.
+        const MOMENT: Duration = Duration::from_millis(5);
+        self.packets.look_away().await;
+        tokio::time::sleep(MOMENT).await;
+    }
+
     /// Gives an answer to whoever waits for it.
     fn take(&self, message: FromEgress) -> Option<FromEgress> {
         let mut waiting = self.waiting();

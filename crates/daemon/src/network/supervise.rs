@@ -381,10 +381,16 @@ async fn hear(daemon: &Arc<Daemon>, session: &Arc<Session>, line: &Arc<Line>, si
             // Nothing more is there to be heard: what was is written down in one step.
             () = std::future::ready(()), if !waiting.is_empty() => {
                 daemon.take_records(session, since, &waiting).await;
+                let all = waiting.len() < TOGETHER;
                 waiting.clear();
                 if taken - acknowledged >= MANY {
                     acknowledged = taken;
                     drop(line.tell(&ToEgress::Acknowledge { upto: taken }).await);
+                }
+                if all {
+                    // What was decided is kept by the kernel from here on, whoever dies. To be woken for
+                    // each record would cost more than to write it down.
+                    line.rest().await;
                 }
                 continue;
             }
