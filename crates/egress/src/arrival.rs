@@ -10,9 +10,10 @@ use crate::relay::{End, Passage, relay};
 use bytes::{Bytes, BytesMut};
 use cowork_api::egress::{Target, Tls, Via, What};
 use cowork_policy::egress::{Outcome, Place, Treatment};
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
@@ -74,6 +75,8 @@ impl Arrival {
                 return self.tell(&refusal).await;
             }
         };
+        // The daemon is told of the decision before anything is dialled.
+        others_first().await;
         match allowed.treatment() {
             Treatment::Inspect => self.inspect(allowed).await,
             Treatment::Tunnel if self.is_for_parent(&allowed).await => self.inspect(allowed).await,
@@ -220,6 +223,19 @@ impl Arrival {
         };
         say_last(self.stream, &words).await;
     }
+}
+
+/// Goes on when everybody else has who could: whoever tells the daemon is one of them.
+pub(crate) async fn others_first() {
+    let mut passed = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut passed, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Whether something begins as a request of HTTP/1 does; nothing as long as that cannot be told.

@@ -1,7 +1,7 @@
 //! Connections that arrive: from the proxies, and those that were made to an address that stands for
 //! a name.
 
-use crate::arrival::{Arrival, notice, reset};
+use crate::arrival::{Arrival, notice, others_first, reset};
 use crate::descriptors::room;
 use crate::flow::Flow;
 use crate::house::House;
@@ -10,6 +10,7 @@ use crate::office::Refusal;
 use bytes::Bytes;
 use cowork_api::egress::{Target, Via};
 use cowork_policy::egress::Place;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -44,30 +45,34 @@ pub(crate) async fn serve(house: Arc<House>, listener: TcpListener, door: Door) 
     let most = room();
     let mut crowd = Crowd::default();
     loop {
-        let stream = accept(&listener).await;
+        let (stream, from) = accept(&listener).await;
         if house.office.flows() >= most {
             crowd.turn_away(&house, &stream, most);
             continue;
         }
         cowork_sys::ignore(stream.set_nodelay(true));
         let flow = house.office.arrive();
-        flow.socket.store(house.registrar.number(&stream), Ordering::Relaxed);
-        let port = stream.local_addr().map_or(0, |address| address.port());
-        flow.listener.store(port, Ordering::Relaxed);
+        let Ok(to) = stream.local_addr() else { continue };
+        flow.socket.store(house.registrar.number(from, to), Ordering::Relaxed);
+        flow.listener.store(to.port(), Ordering::Relaxed);
         let visitor = Visitor { house: Arc::clone(&house), flow, stream };
         match door {
             Door::Http => drop(tokio::spawn(crate::proxy::serve(visitor))),
             Door::Socks => drop(tokio::spawn(crate::socks::serve(visitor))),
-            Door::Capture => drop(tokio::spawn(captured(visitor))),
+            Door::Capture => drop(tokio::spawn(captured(visitor, to))),
         }
+        // It is decided about and dialled, with a turn for whoever tells the daemon in between, before
+        // another one is looked for: there seldom is one.
+        others_first().await;
+        others_first().await;
     }
 }
 
 /// The next connection. One that cannot be accepted is left to the kernel for a moment.
-pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok(accepted) => return accepted,
             Err(_) => tokio::time::sleep(BREATH).await,
         }
     }
@@ -94,9 +99,8 @@ impl Crowd {
 }
 
 /// Serves a connection that was made to an address that stands for a name.
-async fn captured(visitor: Visitor) {
+async fn captured(visitor: Visitor, to: SocketAddr) {
     let Visitor { house, flow, stream } = visitor;
-    let Ok(to) = stream.local_addr() else { return };
     let (host, port) = (to.ip().to_canonical(), to.port());
     let target = Target { host: host.to_string(), port, via: Via::Capture, ..flow.unsaid() };
     let place = if is_synthetic(host) {

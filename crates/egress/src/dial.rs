@@ -11,7 +11,9 @@ use crate::office::{Allowed, Refusal};
 use cowork_api::egress::Begin;
 use cowork_policy::egress::address::{Forbidden, judge, judge_without_rule};
 use cowork_policy::egress::{Outcome, Place};
+use cowork_sys::Errno;
 use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
@@ -220,7 +222,16 @@ pub(crate) async fn connect(place: &Place, addresses: Vec<SocketAddr>) -> Result
     let mut last = None;
     loop {
         if let Some(address) = rest.next() {
-            tries.spawn(async move { (address, TcpStream::connect(address).await) });
+            match begin(address) {
+                Ok(Begun::Connected(stream)) => return Ok(dialled(stream, address, began)),
+                Ok(Begun::Waits(stream)) => {
+                    tries.spawn(async move { (address, finish(stream).await) });
+                }
+                Err(error) => {
+                    last = Some(error);
+                    continue;
+                }
+            }
         } else if tries.is_empty() {
             let error = last.unwrap_or_else(|| io::ErrorKind::NotFound.into());
             return Err(not_reached(&place, &error));
@@ -233,20 +244,58 @@ pub(crate) async fn connect(place: &Place, addresses: Vec<SocketAddr>) -> Result
             }
         };
         match next.await {
-            Some(Ok((address, Ok(stream)))) => {
-                cowork_sys::ignore(stream.set_nodelay(true));
-                let address = address.ip().to_canonical();
-                if address.is_loopback() {
-                    // Nothing is lost on the way, so it need not be paced, as the host may want it.
-                    cowork_sys::ignore(set_tcp_congestion(&stream, "reno"));
-                }
-                let reached = Reached { address, dns: None, connect: ms_since(began) };
-                return Ok(Dialled { stream, reached });
-            }
+            Some(Ok((address, Ok(stream)))) => return Ok(dialled(stream, address, began)),
             Some(Ok((_, Err(error)))) => last = Some(error),
             Some(Err(_)) | None => {}
         }
     }
+}
+
+/// A connection that was begun.
+enum Begun {
+    /// It is made.
+    Connected(TcpStream),
+    /// The other end has not answered yet.
+    Waits(TcpStream),
+}
+
+/// Begins a connection. One to this host itself is made when the call returns, and nobody has to be
+/// woken for it.
+fn begin(address: SocketAddr) -> io::Result<Begun> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    let connected = match rustix::net::connect(&socket, &address) {
+        // The answer came while the first call still had the socket: the second one finds it.
+        Err(Errno::INPROGRESS) if address.ip().to_canonical().is_loopback() => {
+            rustix::net::connect(&socket, &address)
+        }
+        result => result,
+    };
+    let is_made = match connected {
+        Ok(()) => true,
+        Err(Errno::INPROGRESS | Errno::ALREADY | Errno::INTR) => false,
+        Err(errno) => return Err(errno.into()),
+    };
+    let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
+    Ok(if is_made { Begun::Connected(stream) } else { Begun::Waits(stream) })
+}
+
+/// Waits for a connection that was begun.
+async fn finish(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.writable().await?;
+    stream.take_error()?.map_or(Ok(stream), Err)
+}
+
+fn dialled(stream: TcpStream, address: SocketAddr, began: Instant) -> Dialled {
+    cowork_sys::ignore(stream.set_nodelay(true));
+    let address = address.ip().to_canonical();
+    if address.is_loopback() {
+        // Nothing is lost on the way, so it need not be paced, as the host may want it.
+        cowork_sys::ignore(set_tcp_congestion(&stream, "reno"));
+    }
+    let reached = Reached { address, dns: None, connect: ms_since(began) };
+    Dialled { stream, reached }
 }
 
 fn timed_out(place: &Place) -> Refusal {

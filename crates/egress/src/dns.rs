@@ -89,7 +89,7 @@ impl Answerer {
         let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            let stream = crate::capture::accept(&listener).await;
+            let (stream, _) = crate::capture::accept(&listener).await;
             let answerer = Arc::clone(&self);
             tokio::spawn(async move {
                 // A connection that breaks concerns nobody else.

@@ -96,7 +96,7 @@ fn begin(channel: &Channel) -> Result<Option<(Arc<House>, Work)>, String> {
 async fn converse(channel: Channel, house: Arc<House>, ready: FromEgress) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&channel)?;
     rustix::fs::fcntl_setfl(&channel, flags | rustix::fs::OFlags::NONBLOCK)?;
-    let line = watched(Held(channel))?;
+    let line = watched(Held(channel), Interest::READABLE)?;
     house.office.say(ready);
     let answerer = Answerer::new(Arc::clone(&house));
     let clerk = Clerk { house: Arc::clone(&house), answerer, published: Arc::default() };
@@ -127,9 +127,7 @@ fn replaced() -> What {
 async fn tell_the_rest(line: &AsyncFd<Held>, house: &House) -> io::Result<()> {
     let unsaid = || house.quotas.unsaid().map(FromEgress::Spent).or_else(|| house.office.unsaid());
     while let Some(message) = unsaid() {
-        let message = cowork_api::encode(&message);
-        let send = |held: &Held| held.0.try_send(&message, &[]).map_err(Into::into);
-        line.async_io(Interest::WRITABLE, send).await?;
+        send(line, &cowork_api::encode(&message)).await?;
     }
     Ok(())
 }
@@ -157,8 +155,8 @@ async fn tidy_up(house: &House) {
 
 /// Waits for a descriptor that its holder owns until it is dropped.
 #[expect(deprecated, reason = "its successor differs only by being unsafe to call")]
-fn watched(held: Held) -> io::Result<AsyncFd<Held>> {
-    AsyncFd::new(held)
+fn watched(held: Held, interest: Interest) -> io::Result<AsyncFd<Held>> {
+    AsyncFd::with_interest(held, interest)
 }
 
 /// Tells the daemon what there is to tell, as fast as it listens.
@@ -169,14 +167,25 @@ async fn tell(line: &AsyncFd<Held>, house: &House) -> io::Result<()> {
             spent = house.quotas.news() => FromEgress::Spent(spent),
             message = house.office.news() => message,
         };
-        let message = cowork_api::encode(&message);
-        let send = |held: &Held| held.0.try_send(&message, &[]).map_err(Into::into);
-        match line.async_io(Interest::WRITABLE, send).await {
+        match send(line, &cowork_api::encode(&message)).await {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Sends the daemon a message. Room for it is waited for by another descriptor: a line that is watched
+/// for room wakes this process whenever the daemon has read something.
+async fn send(line: &AsyncFd<Held>, message: &[u8]) -> io::Result<()> {
+    match line.get_ref().0.try_send(message, &[]) {
+        Err(Errno::AGAIN) => {}
+        sent => return Ok(sent?),
+    }
+    let copy = line.get_ref().0.as_fd().try_clone_to_owned()?;
+    let room = watched(Held(copy.into()), Interest::WRITABLE)?;
+    let send = |held: &Held| held.0.try_send(message, &[]).map_err(Into::into);
+    room.async_io(Interest::WRITABLE, send).await
 }
 
 /// Does what the daemon says.

@@ -111,7 +111,7 @@ impl Published {
         // Ends with this task.
         let mut connections = JoinSet::new();
         loop {
-            let stream = accept(&listener).await;
+            let (stream, _) = accept(&listener).await;
             while connections.try_join_next().is_some() {}
             if connections.len() >= MAX_CONNECTIONS {
                 reset(&stream);

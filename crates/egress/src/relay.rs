@@ -13,7 +13,8 @@ use crate::office::Refusal;
 use crate::quota::Quotas;
 use bytes::Bytes;
 use cowork_api::egress::{Ended, Rule};
-use rustix::net::Shutdown;
+use cowork_sys::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use rustix::pipe::{SpliceFlags, splice};
 use std::cell::RefCell;
 use std::io;
@@ -169,17 +170,12 @@ impl Passage<'_> {
                 more.map_err(|_elapsed| End::Refused(unreadable()))??;
             }
             let read = BUFFER.with_borrow_mut(|buffer| {
-                let read = near.try_read(buffer);
-                if let Ok(Some(got)) = read.as_ref().map(|length| buffer.get(..*length)) {
-                    bytes.extend_from_slice(got);
-                }
-                read
+                let read = read(near, buffer)?;
+                bytes.extend_from_slice(buffer.get(..read.unwrap_or(0)).unwrap_or_default());
+                io::Result::Ok(read)
             });
-            match read {
-                Ok(0) => break false,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+            if read? == Some(0) {
+                break false;
             }
         };
         self.count(Way::Up, bytes.len())?;
@@ -255,20 +251,16 @@ impl Passage<'_> {
     /// Reads once, and sends as much as the other end takes.
     fn step(&self, from: &TcpStream, to: &TcpStream, way: Way) -> Result<Step, End> {
         BUFFER.with_borrow_mut(|buffer| {
-            let read = match from.try_read(buffer) {
-                Ok(0) => return Ok(Step::End),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Step::Nothing);
-                }
-                Err(error) => return Err(error.into()),
+            let read = match read(from, buffer)? {
+                None => return Ok(Step::Nothing),
+                Some(0) => return Ok(Step::End),
+                Some(read) => read,
             };
             self.count(way, read)?;
             let bytes = u64::try_from(read).unwrap_or(u64::MAX);
             let got = buffer.get(..read).unwrap_or_default();
-            let sent = match to.try_write(got) {
+            let sent = match write(to, got) {
                 Ok(sent) => sent,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => return Ok(Step::Untaken(error)),
             };
             match got.get(sent..) {
@@ -306,6 +298,22 @@ impl Passage<'_> {
     }
 }
 
+/// Reads what is there; nothing if nothing is. When less comes than there is room for, there was no
+/// more: the next read waits for it and does not ask.
+fn read(from: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let mut got = None;
+    let tried = from.try_io(Interest::READABLE, || {
+        let (read, _) = rustix::net::recv(from, &mut *buffer, RecvFlags::empty())?;
+        got = Some(read);
+        let is_all = read > 0 && read < buffer.len();
+        if is_all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    match tried {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(got),
+    }
+}
+
 /// What came of reading once.
 enum Step {
     /// There was nothing.
@@ -326,16 +334,27 @@ fn unreadable() -> Refusal {
 }
 
 /// Sends all of something.
-async fn send(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
+async fn send(to: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let sent = write(to, bytes)?;
+    let mut rest = bytes.get(sent..).unwrap_or_default();
+    while !rest.is_empty() {
         to.writable().await?;
-        match to.try_write(bytes) {
-            Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
+        match to.try_write(rest) {
+            Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Sends as much as the other end takes now. It is tried and not waited for: a connection that was just
+/// made takes something before anybody is told that it does.
+fn write(to: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match rustix::net::send(to, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        sent => Ok(sent?),
+    }
 }
 
 /// Says that nothing more will be sent. An end that is gone does not need to be told.

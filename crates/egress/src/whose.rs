@@ -1,13 +1,14 @@
 //! The kernel's number of the socket that a connection comes from: by it the daemon finds the process.
 //!
 //! The number is asked for when a connection arrives, through a socket of the session's own network
-//! (`NETLINK_SOCK_DIAG`). Deliberately absent: looking at processes, which this process cannot do.
+//! (`NETLINK_SOCK_DIAG`), while fewer come than the daemon looks for. Deliberately absent: looking at
+//! processes, which this process cannot do.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendFlags};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
-use tokio::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
@@ -23,24 +24,49 @@ const QUESTION: usize = 56;
 /// Where the number of the socket is in `inet_diag_msg`.
 const NUMBER: usize = HEADER + 68;
 
+/// Most numbers that are asked for in [`WHILE`]: the daemon looks for fewer processes.
+const MAX_ASKED: u32 = 64;
+const WHILE: Duration = Duration::from_secs(1);
+
 /// Who tells the numbers of sockets.
 #[derive(Debug, Default)]
-pub(crate) struct Registrar(Mutex<Option<OwnedFd>>);
+pub(crate) struct Registrar(Mutex<Desk>);
+
+#[derive(Debug, Default)]
+struct Desk {
+    /// A socket of the session's network.
+    socket: Option<OwnedFd>,
+    /// How many were asked for since then.
+    asked: u32,
+    since: Option<Instant>,
+}
+
+impl Desk {
+    /// Whether one more may be asked for.
+    fn may_ask(&mut self) -> bool {
+        if self.since.is_none_or(|since| since.elapsed() > WHILE) {
+            self.since = Some(Instant::now());
+            self.asked = 0;
+        }
+        self.asked += 1;
+        self.asked <= MAX_ASKED
+    }
+}
 
 impl Registrar {
     /// Asks through this socket from now on.
     pub(crate) fn appoint(&self, socket: OwnedFd) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).socket = Some(socket);
     }
 
-    /// The number of the other end of a connection; 0 if it cannot be told.
-    pub(crate) fn number(&self, stream: &TcpStream) -> u64 {
-        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(socket), Ok(from), Ok(to)) =
-            (socket.as_ref(), stream.peer_addr(), stream.local_addr())
-        else {
+    /// The number of the socket at the other end of a connection that came `from` there `to` here; 0
+    /// if it cannot be told.
+    pub(crate) fn number(&self, from: SocketAddr, to: SocketAddr) -> u64 {
+        let mut desk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !desk.may_ask() {
             return 0;
-        };
+        }
+        let Some(socket) = &desk.socket else { return 0 };
         let asked = rustix::net::send(socket, &question(from, to), SendFlags::DONTWAIT);
         let mut answer = [0; 512];
         // The kernel answers before the question has returned.
@@ -98,7 +124,7 @@ fn read(answer: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::Registrar;
+    use super::{Desk, MAX_ASKED, Registrar, WHILE};
     use std::os::fd::AsRawFd as _;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -117,14 +143,24 @@ mod tests {
             let listener = TcpListener::bind(place).await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let client = TcpStream::connect((reach, port)).await.unwrap();
-            let (stream, _) = listener.accept().await.unwrap();
+            let (stream, from) = listener.accept().await.unwrap();
+            let to = stream.local_addr().unwrap();
             if place == "127.0.0.1:0" {
-                assert_eq!(registrar.number(&stream), 0, "nobody is appointed");
+                assert_eq!(registrar.number(from, to), 0, "nobody is appointed");
                 registrar.appoint(socket.as_ref().unwrap().try_clone().unwrap());
             }
-            let number = registrar.number(&stream);
+            let number = registrar.number(from, to);
             let link = std::fs::read_link(format!("/proc/self/fd/{}", client.as_raw_fd()));
             assert_eq!(link.unwrap().display().to_string(), format!("socket:[{number}]"));
         }
+    }
+
+    #[test]
+    fn a_crowd_is_not_asked_about() {
+        let mut desk = Desk::default();
+        let asked = (0..10 * MAX_ASKED).filter(|_| desk.may_ask()).count();
+        assert_eq!(asked, usize::try_from(MAX_ASKED).unwrap());
+        desk.since = desk.since.and_then(|since| since.checked_sub(2 * WHILE));
+        assert!(desk.may_ask(), "a while later");
     }
 }
