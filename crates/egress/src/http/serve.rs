@@ -6,6 +6,7 @@ use super::framing::Watched;
 use super::places::{self, MAX_CONNECTIONS};
 use super::refuse::refusal;
 use super::upstream::{Key, MAX_HEADERS, Offer, Upstream, Version, connect};
+use crate::arrival::others_first;
 use crate::flow::Flow;
 use crate::house::House;
 use crate::office::{Allowed, Refusal};
@@ -415,7 +416,7 @@ fn untrusted(line: &Line, error: &io::Error, allowed: Option<&Allowed>) {
 }
 
 /// What the host speaks, of what the client does. A connection to it is made if none is at hand, and
-/// serves the first request.
+/// serves the first request. A client that speaks one version alone is greeted meanwhile.
 async fn mirror(line: &Line, allowed: &Allowed) -> Version {
     let likely = likely(line.offer);
     let key = Key::new(allowed, line.channel, line.offer);
@@ -426,18 +427,27 @@ async fn mirror(line: &Line, allowed: &Allowed) -> Version {
     let wanted = key.clone();
     let connecting = async move { connect(&house, &allowed, &wanted).await };
     let mut connecting = Connecting(tokio::spawn(connecting));
-    let (early, version) = match timeout(TIME_TO_MIRROR, &mut connecting.0).await {
+    let keep = |early: Early| {
+        let mut kept = line.early.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some((key.clone(), early));
+    };
+    if line.offer == Offer::One {
+        // The host is greeted first: it answers while this process greets the client.
+        others_first().await;
+        keep(Early::Pending(connecting));
+        return likely;
+    }
+    match timeout(TIME_TO_MIRROR, &mut connecting.0).await {
         Ok(Ok(Ok(upstream))) => {
             let version = upstream.version();
             line.house.interceptor.pool.put(&line.house, key.clone(), upstream);
-            (None, version)
+            return version;
         }
-        Ok(Ok(Err(refusal))) => (Some(Early::Failed(refusal)), likely),
-        Ok(Err(_panic)) => (None, likely),
-        Err(_elapsed) => (Some(Early::Pending(connecting)), likely),
-    };
-    *line.early.lock().unwrap_or_else(PoisonError::into_inner) = early.map(|early| (key, early));
-    version
+        Ok(Ok(Err(refusal))) => keep(Early::Failed(refusal)),
+        Ok(Err(_panic)) => {}
+        Err(_elapsed) => keep(Early::Pending(connecting)),
+    }
+    likely
 }
 
 /// What a host speaks that was not reached yet.
