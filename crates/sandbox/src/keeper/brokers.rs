@@ -54,10 +54,7 @@ pub(crate) struct BrokerState {
 
 impl Drop for BrokerState {
     fn drop(&mut self) {
-        if let Some(process) = &self.process {
-            cowork_sys::ignore(pidfd_send_signal(process, Signal::KILL));
-            cowork_sys::ignore(waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED));
-        }
+        self.end();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::keeper::network::Networks;
 use crate::keeper::newborn::{Kind, Newborn};
 use crate::keeper::nursery::{Birth, Born, Nursery, Unborn};
 use crate::keeper::observe::{self, Own, Report};
+use crate::keeper::session::Life;
 use crate::keeper::sockets::Sockets;
 use crate::keeper::stage;
 use crate::keeper::template::Templates;
@@ -175,6 +176,7 @@ impl Maker<'_> {
             stopped: Vec::new(),
             broker: BrokerState::default(),
             deadline: plan.limits.wall.map(|ms| Instant::now() + Duration::from_millis(ms)),
+            life: Life::On,
         })
     }
 
@@ -383,14 +385,14 @@ impl Hub {
     }
 
     fn into_folder(mut self) -> HubFolder {
-        HubFolder { path: std::mem::take(&mut self.path) }
+        HubFolder { path: std::mem::take(&mut self.path), attached: Attached::Yes }
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
         if !self.path.is_empty() {
-            remove_hub(&self.path);
+            drop(HubFolder { path: std::mem::take(&mut self.path), attached: Attached::Yes });
         }
     }
 }
@@ -399,6 +401,16 @@ impl Drop for Hub {
 #[derive(Debug)]
 pub(crate) struct HubFolder {
     path: String,
+    attached: Attached,
+}
+
+/// Whether the mount that holds granted folders is in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attached {
+    Yes,
+    No,
+    /// It could not be taken away.
+    ForGood,
 }
 
 impl HubFolder {
@@ -407,11 +419,12 @@ impl HubFolder {
         Path::new(&self.path)
     }
 
-    /// Takes it away.
-    pub(crate) fn remove(&mut self) {
-        let path = std::mem::take(&mut self.path);
-        if !path.is_empty() {
-            remove_hub(&path);
+    /// Takes every granted folder away. What is attached below goes with the mount; in the session it
+    /// goes as well.
+    pub(crate) fn detach(&mut self) {
+        if self.attached == Attached::Yes {
+            let gone = rustix::mount::unmount(&*self.path, rustix::mount::UnmountFlags::DETACH);
+            self.attached = if gone.is_ok() { Attached::No } else { Attached::ForGood };
         }
     }
 
@@ -423,22 +436,18 @@ impl HubFolder {
 
 impl Drop for HubFolder {
     fn drop(&mut self) {
-        self.remove();
+        self.detach();
+        if self.attached == Attached::ForGood {
+            // It stays: nothing below it is ours to touch.
+            return;
+        }
+        // Mount points lie in the hub's own file system, beneath the mount just removed, and are
+        // empty. Only empty folders are removed: this must never reach a file.
+        for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            cowork_sys::ignore(rustix::fs::rmdir(entry.path()));
+        }
+        cowork_sys::ignore(rustix::fs::rmdir(&*self.path));
     }
-}
-
-fn remove_hub(path: &str) {
-    // What is attached below goes with it; in the session, which is dead, it goes as well. If it
-    // cannot be unmounted it stays: nothing below it is ours to touch.
-    if rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).is_err() {
-        return;
-    }
-    // Mount points lie in the hub's own file system, beneath the mount just removed, and are
-    // empty. Only empty folders are removed: this must never reach a file.
-    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        cowork_sys::ignore(rustix::fs::rmdir(entry.path()));
-    }
-    cowork_sys::ignore(rustix::fs::rmdir(path));
 }
 
 impl Session {

@@ -313,7 +313,7 @@ impl BrokerState {
     }
 
     /// Ends the broker, if there is one. That is no death that counts.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let Some(process) = self.process.take() {
             self.starts = self.starts.saturating_sub(1);
             cowork_sys::ignore(pidfd_send_signal(&process, Signal::KILL));

@@ -117,7 +117,7 @@ impl Keeper {
             Request::Thaw { session } => self.set_frozen(&session, Frozen::No)?,
             Request::Destroy { session } => {
                 let number = self.sessions.number(&session)?;
-                drop(self.forget(number));
+                self.finish(number);
                 Reply::Done
             }
             Request::Status { session } => Reply::Session(self.sessions.find(&session)?.status()),

@@ -69,6 +69,8 @@ pub(super) struct Keeper {
     pub(super) watch: Watch,
     pub(super) clients: Clients,
     pub(super) sessions: Register,
+    /// Sessions that are over; what is left of them goes before anything else is done.
+    remains: Vec<Session>,
     pub(super) errands: Errands,
     pub(super) egresses: Egresses,
     /// When cgroups of a keeper that was killed are tried again, whose processes were still ending.
@@ -158,6 +160,7 @@ pub fn main(service: Service, init: &Path) -> Result<(), KeeperError> {
         clients: Clients::new(service, &watch)?,
         watch,
         sessions: Register::default(),
+        remains: Vec::new(),
         errands: Errands::default(),
         egresses,
         sweep_at: (!swept).then(|| Instant::now() + SWEEP),
@@ -215,12 +218,14 @@ impl Keeper {
             }
             for ready in ready {
                 self.attend(ready);
+                self.remains.clear();
                 if self.stay == Stay::Leaving || self.clients.are_over() {
                     return Ok(());
                 }
             }
             while let Some(number) = self.sessions.overdue() {
                 self.end(number, EndReason::TimeOver);
+                self.remains.clear();
             }
         }
     }
@@ -383,12 +388,19 @@ impl Keeper {
         Some(session)
     }
 
+    /// Ends a session. Who is told that does not wait for what is left of it.
+    pub(super) fn finish(&mut self, number: u32) -> Option<String> {
+        let mut session = self.forget(number)?;
+        session.end();
+        let id = session.id.clone();
+        self.remains.push(session);
+        Some(id)
+    }
+
     /// Ends a session and tells everybody.
     pub(super) fn end(&mut self, number: u32, reason: EndReason) {
-        let Some(session) = self.forget(number) else { return };
-        let message = Message::SessionEnded { session: session.id.clone(), reason };
-        drop(session);
-        self.clients.tell_all(&self.watch, &message);
+        let Some(session) = self.finish(number) else { return };
+        self.clients.tell_all(&self.watch, &Message::SessionEnded { session, reason });
     }
 
     /// Ends every session.
@@ -400,6 +412,7 @@ impl Keeper {
         for number in self.sessions.all() {
             drop(self.forget(number));
         }
+        self.remains.clear();
     }
 }
 

@@ -19,11 +19,12 @@ use cowork_api::Text;
 use cowork_api::keeper::{Enforced, LimitState, Status};
 use cowork_api::plan::{Identity, Limits, Profile};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use std::time::Instant;
 
 /// A session that was born. Dropping it ends every process in it, then takes its mounts and its
-/// cgroups away: the order is that of [`Session::drop`] and of the fields.
+/// cgroups away: the order is that of [`Session::end`] and of the fields.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
@@ -68,8 +69,21 @@ pub(crate) struct Session {
     /// Processes that were stopped by signal, where there is no cgroup to freeze.
     pub(crate) stopped: Vec<i32>,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) life: Life,
     /// Given back last: until then no other session has this id.
     pub(crate) ids: Option<PoolId>,
+}
+
+/// How far a session has come.
+#[derive(Debug)]
+pub(crate) enum Life {
+    On,
+    /// Nothing of it runs, and nobody can reach anything of it.
+    Over {
+        /// Its mounts, of which nobody but the keeper has any more. To take them apart is the longest
+        /// that the kernel does at the end of a session, and nobody has to wait for it.
+        _mounts: Option<OwnedFd>,
+    },
 }
 
 impl Session {
@@ -146,13 +160,40 @@ impl Session {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
+impl Session {
+    /// Ends every process of the session, and takes away what others could see of it: its folders and
+    /// its cgroups. What is left is memory that the keeper alone holds, and goes with the value.
+    pub(crate) fn end(&mut self) {
+        if let Life::Over { .. } = self.life {
+            return;
+        }
+        self.life = Life::Over { _mounts: self.own_mounts() };
+        // At once, where that can be said; else the first of them is half gone before it ends the others.
+        self.group.kill();
         // With PID 1 the kernel kills every process of its namespace, and PID 1 is not reaped
         // before all of them are gone.
         cowork_sys::ignore(pidfd_send_signal(&self.handle, Signal::KILL));
         // What they have of folders can go while they end.
-        self.hub.remove();
+        self.hub.detach();
+        self.doors.open.clear();
+        self.doors.store = None;
         cowork_sys::ignore(waitid(WaitId::PidFd(self.handle.as_fd()), WaitIdOptions::EXITED));
+        self.broker.end();
+        self.group.remove();
+    }
+
+    /// Its mounts, if none of them is of the user's: those are gone when the session is.
+    fn own_mounts(&self) -> Option<OwnedFd> {
+        if self.home.is_some() || self.sees_host {
+            return None;
+        }
+        let path = format!("/proc/{}/ns/mnt", self.pid);
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
     }
 }

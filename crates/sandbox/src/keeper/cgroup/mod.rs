@@ -335,15 +335,29 @@ pub(crate) enum Frozen {
     No,
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = &self.unified {
+impl Group {
+    /// Kills every process at once, where the kernel can do that (Linux 5.14).
+    pub(crate) fn kill(&self) {
+        if let Some(Ok(inner)) = self.inner() {
+            cowork_sys::ignore(write_at(inner.as_fd(), "cgroup.kill", "1"));
+        }
+    }
+
+    /// Takes the groups away, in which nobody is any more.
+    pub(crate) fn remove(&mut self) {
+        if let Some(group) = self.unified.take() {
             remove(group.parent.as_fd(), &format!("{}/{INNER}", self.name), Patience::Some);
             remove(group.parent.as_fd(), &self.name, Patience::Some);
         }
-        for (_, parent) in &self.legacy {
+        for (_, parent) in std::mem::take(&mut self.legacy) {
             remove(parent.as_fd(), &self.name, Patience::Some);
         }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 
