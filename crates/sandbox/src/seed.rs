@@ -44,6 +44,8 @@ fn serve() -> Result<(), Errno> {
         processes: open_folder(Path::new("/proc"))?,
     };
     set_name(NAME)?;
+    // PID 1 of a session inherits it, and sleeps while those below it are stopped.
+    cowork_sys::signal::hear_of_ends_alone()?;
     while let Some(packet) = line.receive(Peer::Trusted)? {
         match cowork_api::decode::<ToSeed>(&packet.bytes).map_err(|_not_one| Errno::BADMSG)? {
             // In a network that is not the one meant nothing may be born.

@@ -67,6 +67,17 @@ pub fn heed_all() {
     }
 }
 
+/// From now on this process, and those that it makes without exec, hear of children that end and not
+/// of those that stop or go on.
+pub fn hear_of_ends_alone() -> Result<(), Errno> {
+    // SAFETY: a `sigaction` of zeroes is valid: the default action, no flags, nothing blocked.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_flags = libc::SA_NOCLDSTOP;
+    // SAFETY: `action` is a local that outlives the call; the old one is not asked for.
+    let result = unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) };
+    check(libc::c_long::from(result)).map(|_| ())
+}
+
 /// Sends a signal to every process that this one may signal but itself and PID 1. From PID 1 of a
 /// namespace these are all others in it.
 pub fn signal_everybody(signal: rustix::process::Signal) -> Result<(), Errno> {

@@ -42,6 +42,7 @@ mod session;
 mod sockets;
 pub(crate) mod stage;
 mod staged;
+mod still;
 pub mod survey;
 mod template;
 mod tree;

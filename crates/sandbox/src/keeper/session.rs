@@ -13,7 +13,7 @@ use crate::keeper::grant::Granted;
 use crate::keeper::grounds::Standing;
 use crate::keeper::ids::{Maps, PoolId};
 use crate::keeper::sockets::Sockets;
-use crate::keeper::tree;
+use crate::keeper::still;
 use crate::kernel::{Failed, Step};
 use cowork_api::Text;
 use cowork_api::keeper::{Enforced, LimitState, Status};
@@ -136,8 +136,8 @@ impl Session {
         }
         match self.group.freeze(frozen) {
             Some(result) => result.step(|| "freeze the session's cgroup".into())?,
-            None if frozen == Frozen::Yes => self.stopped = tree::stop(self.pid),
-            None => tree::resume(self.pid, &std::mem::take(&mut self.stopped)),
+            None if frozen == Frozen::Yes => self.stopped = still::stop(self.pid),
+            None => still::resume(self.pid, &std::mem::take(&mut self.stopped)),
         }
         self.frozen = frozen;
         Ok(())
@@ -168,7 +168,7 @@ impl Session {
             return;
         }
         self.life = Life::Over { _mounts: self.own_mounts() };
-        // At once, where that can be said; else the first of them is half gone before it ends the others.
+        // PID 1 is half gone before it ends the others: they can be dying by then.
         self.group.kill();
         // With PID 1 the kernel kills every process of its namespace, and PID 1 is not reaped
         // before all of them are gone.

@@ -9,7 +9,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Every process that descends from `init`, without it. Orphans are adopted by init or by a
 /// process below it, so nothing of a session is missing, whatever namespaces it made inside.
@@ -28,7 +27,7 @@ pub(crate) fn descendants(init: i32) -> Vec<i32> {
 }
 
 /// `None` where the kernel does not list children (`CONFIG_PROC_CHILDREN`).
-fn children_of(pid: i32) -> Option<Vec<i32>> {
+pub(super) fn children_of(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Some(children);
@@ -45,7 +44,7 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
 }
 
 /// The same from the parent that every process of the host names.
-fn descendants_by_parents(init: i32) -> Vec<i32> {
+pub(super) fn descendants_by_parents(init: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     for entry in entries.flatten() {
@@ -76,7 +75,7 @@ fn parent_of(pid: i32) -> Option<i32> {
 ///
 /// A parent that ends while the way up is read breaks it off: its children have another parent then,
 /// and the way is read again. Taken for an answer, it would leave a stopped process behind.
-fn descends(pid: i32, init: i32) -> bool {
+pub(super) fn descends(pid: i32, init: i32) -> bool {
     /// Parents that end in a row, while their descendant stays.
     const TRIES: u32 = 1000;
     (0..TRIES).find_map(|_| is_below(pid, init)).unwrap_or(false)
@@ -97,12 +96,6 @@ fn is_below(pid: i32, init: i32) -> Option<bool> {
         }
     }
     Some(false)
-}
-
-/// The state letter and the name of a process.
-fn state_of(pid: i32) -> Option<char> {
-    let stat = told_of(pid, "stat")?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The name of a process, for a report.
@@ -129,58 +122,6 @@ fn send(pid: i32, init: i32, signal: Signal) -> Result<(), Errno> {
 /// Kills a process of the session.
 pub(crate) fn kill(pid: i32, init: i32) -> Result<(), Errno> {
     send(pid, init, Signal::KILL)
-}
-
-/// Stops every process below `init` by signal, until none is left running. Returns those that
-/// this call stopped, for [`resume`].
-pub(crate) fn stop(init: i32) -> Vec<i32> {
-    /// Rounds until a session that forks faster than it can be stopped is given up on.
-    const ROUNDS: u32 = 100;
-    let mut stopped = Vec::new();
-    let mut quiet = 0;
-    for _ in 0..ROUNDS {
-        let running: Vec<_> = descendants(init)
-            .into_iter()
-            .filter(|pid| !matches!(state_of(*pid), Some('T' | 't' | 'Z' | 'X') | None))
-            .collect();
-        // Once more after nothing was running: see [`descendants`].
-        quiet = if running.is_empty() { quiet + 1 } else { 0 };
-        if quiet == 2 {
-            break;
-        }
-        for pid in running {
-            if send(pid, init, Signal::STOP).is_ok() && !stopped.contains(&pid) {
-                stopped.push(pid);
-                await_stop(pid);
-            }
-        }
-    }
-    stopped
-}
-
-/// Waits a moment until a process stands still. Parents come before their children, so that a shell
-/// does not see its jobs stop.
-fn await_stop(pid: i32) {
-    /// A process inside a long system call stops when it comes out of it; it is not waited for.
-    const TRIES: u32 = 200;
-    /// On a host that does other things too it takes a while until a process gets to stop.
-    const PAUSE: Duration = Duration::from_micros(100);
-    for attempt in 0..TRIES {
-        match state_of(pid) {
-            Some('T' | 't' | 'Z' | 'X' | 'D') | None => return,
-            Some(_) if attempt < TRIES / 2 => std::thread::yield_now(),
-            Some(_) => std::thread::sleep(PAUSE),
-        }
-    }
-}
-
-/// Lets processes go on that [`stop`] stopped.
-pub(crate) fn resume(init: i32, stopped: &[i32]) {
-    // Children first: a shell that goes on must not see its jobs stopped.
-    for pid in stopped.iter().rev() {
-        // One that has ended meanwhile needs nothing.
-        cowork_sys::ignore(send(*pid, init, Signal::CONT));
-    }
 }
 
 /// A granted folder as the session's processes see it.

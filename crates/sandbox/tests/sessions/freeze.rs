@@ -1,7 +1,7 @@
 //! Stopping every process of a session where it is, and letting them go on.
 
 use crate::bench::{
-    Room, as_everybody, as_root, as_user, ask, descendants, eventually, is_ready, state_of,
+    Bench, Room, as_everybody, as_root, as_user, ask, descendants, eventually, is_ready, state_of,
 };
 use cowork_api::guest::{FromInit, ToInit};
 use cowork_api::keeper::Request;
@@ -20,6 +20,20 @@ while True:
     os.pwrite(fd, b'%020d' % count, 0)
 ";
 
+/// The same from two threads, when the first one has ended.
+const WITHOUT_THE_FIRST: &str = "
+import ctypes, os, sys, threading
+def count(name):
+    fd = os.open(sys.argv[1] + '/' + name, os.O_RDWR | os.O_CREAT, 0o644)
+    count = 0
+    while True:
+        count += 1
+        os.pwrite(fd, b'%020d' % count, 0)
+for name in ['parent', 'child']:
+    threading.Thread(target=count, args=[name]).start()
+ctypes.CDLL(None).syscall(60, 0)
+";
+
 fn freeze(keeper: &mut Keeper, room: &Room) {
     ask(keeper, Request::Freeze { session: room.id() }).expect("it freezes");
 }
@@ -34,29 +48,35 @@ fn counts(folder: &Folder) -> [Option<u64>; 2] {
 
 #[test]
 fn nothing_counts_while_it_is_frozen_and_all_go_on_after() {
-    as_everybody(|bench| {
-        let (mut keeper, mut room) = bench.room();
-        let folder = bench.folder("counts");
-        let wanted =
-            crate::bench::grant_of(folder.path(), "counts", cowork_api::plan::Access::Write);
-        crate::bench::grant(&mut keeper, &room, wanted).expect("granted");
-        let _counter = room.python(COUNTER, &[&room.granted("counts")]);
-        let all_count = |before: [Option<u64>; 2]| {
-            let now = counts(&folder);
-            now.iter().zip(before).all(|(now, before)| *now > before)
-        };
-        assert!(eventually(|| all_count([Some(0); 2])), "nobody counts");
-        for _ in 0..3 {
-            freeze(&mut keeper, &room);
-            // Twice is once.
-            freeze(&mut keeper, &room);
-            let still = counts(&folder);
-            std::thread::sleep(Duration::from_millis(300));
-            assert_eq!(counts(&folder), still, "somebody counts while frozen");
-            thaw(&mut keeper, &room);
-            assert!(eventually(|| all_count(still)), "somebody does not go on");
-        }
-    });
+    as_everybody(|bench| count(bench, COUNTER));
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_stands_still_too() {
+    as_everybody(|bench| count(bench, WITHOUT_THE_FIRST));
+}
+
+fn count(bench: &Bench, counter: &str) {
+    let (mut keeper, mut room) = bench.room();
+    let folder = bench.folder("counts");
+    let wanted = crate::bench::grant_of(folder.path(), "counts", cowork_api::plan::Access::Write);
+    crate::bench::grant(&mut keeper, &room, wanted).expect("granted");
+    let _counter = room.python(counter, &[&room.granted("counts")]);
+    let all_count = |before: [Option<u64>; 2]| {
+        let now = counts(&folder);
+        now.iter().zip(before).all(|(now, before)| *now > before)
+    };
+    assert!(eventually(|| all_count([Some(0); 2])), "nobody counts");
+    for _ in 0..3 {
+        freeze(&mut keeper, &room);
+        // Twice is once.
+        freeze(&mut keeper, &room);
+        let still = counts(&folder);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(counts(&folder), still, "somebody counts while frozen");
+        thaw(&mut keeper, &room);
+        assert!(eventually(|| all_count(still)), "somebody does not go on");
+    }
 }
 
 #[test]
