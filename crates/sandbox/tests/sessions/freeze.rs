@@ -23,15 +23,19 @@ while True:
 /// The same from two threads, when the first one has ended.
 const WITHOUT_THE_FIRST: &str = "
 import ctypes, os, sys, threading
+ready = threading.Barrier(3)
 def count(name):
     fd = os.open(sys.argv[1] + '/' + name, os.O_RDWR | os.O_CREAT, 0o644)
+    ready.wait()
     count = 0
     while True:
         count += 1
         os.pwrite(fd, b'%020d' % count, 0)
+exit = ctypes.CDLL(None).syscall
 for name in ['parent', 'child']:
     threading.Thread(target=count, args=[name]).start()
-ctypes.CDLL(None).syscall(60, 0)
+ready.wait()
+exit(60, 0)
 ";
 
 fn freeze(keeper: &mut Keeper, room: &Room) {
