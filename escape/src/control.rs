@@ -30,19 +30,14 @@ struct Tries {
 impl Tries {
     /// As a race says it, anywhere in a text.
     fn said_in(text: &str) -> Self {
-        let number = |before: &str, after: &str| {
+        let number = |after: &str| {
             let (start, _) = text.split_once(after)?;
-            let start = start.rsplit_once(before).map_or(start, |(_, number)| number);
-            start.trim().parse().ok()
+            let digits = start.rsplit(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse().ok()
         };
-        let wins = number(" ", " wins in ");
-        let tries = number("wins in ", " tries, ");
-        let mount = number("tries, ", " stopped by the mount");
+        let (wins, tries) = (number(" wins in "), number(" tries, "));
+        let mount = number(" stopped by the mount");
         let read = |value: Option<u64>| value.unwrap_or_default();
-        // A race whose first word is the number has nothing before it.
-        let first =
-            text.split(' ').next().and_then(|word| word.trim_start_matches('(').parse().ok());
-        let wins = wins.or_else(|| first.filter(|_| text.contains(" wins in ")));
         Self { made: read(tries), wins: read(wins), mount: read(mount) }
     }
 
