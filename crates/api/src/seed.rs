@@ -1,7 +1,7 @@
 //! Messages between a keeper, its seed, and the first process of a session that the seed makes.
 
 use crate::Text;
-use crate::plan::{OwnStep, Place, Profile};
+use crate::plan::{OwnStep, Place, Profile, Wall};
 use serde::{Deserialize, Serialize};
 
 /// From the keeper to the seed.
@@ -59,14 +59,27 @@ pub enum FromSeed {
     },
 }
 
+/// From the keeper to a first process that was just born: what it is to carry out before it is told
+/// which session it is. Beside this come a handle on the keeper and the files through which it enters
+/// cgroups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Groundwork {
+    /// The first steps of the part of the file system that is its own; none if it is to wait as it is.
+    pub own: Vec<OwnStep>,
+    /// Bytes of its scratch.
+    pub scratch: u64,
+    /// What its walls are to allow, if that can be said before the other steps.
+    pub walls: Vec<Wall>,
+}
+
 /// From the keeper to the first process of a session: what to make of the new namespaces. Beside
-/// this come a handle on the keeper, the session's copy of its folder of grants, the mount of its
-/// home if the steps have one, and the files through which it enters cgroups.
+/// this come the session's copy of its folder of grants, and the mount of its home if the steps have
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Furnishing {
     /// The session's id.
     pub id: String,
-    /// The part of the file system that is its own.
+    /// The part of the file system that is its own; it begins with what was carried out already.
     pub own: Vec<OwnStep>,
     /// Bytes of its scratch.
     pub scratch: u64,

@@ -387,6 +387,15 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
         scratch("/dev/shm", 0o1777, wire::Access::Write),
         scratch("/tmp", 0o1777, wire::Access::Write),
         scratch("/run", 0o755, wire::Access::Write),
+        scratch(SESSIONS, 0o755, wire::Access::Read),
+    ];
+    if request.profile == Profile::Strict {
+        // It lists the keys of whoever has the same user id. In `nested` nothing may cover a part of
+        // `/proc`: the kernel would then refuse one of its own to a sandbox inside.
+        steps.push(wire::OwnStep::Blank { at: "/proc/keys".into() });
+    }
+    // Up to here all sessions are alike.
+    steps.extend([
         wire::OwnStep::Notes {
             at: NOTES.into(),
             files: vec![
@@ -396,13 +405,7 @@ fn own(request: &SessionRequest) -> Vec<wire::OwnStep> {
             ],
         },
         wire::OwnStep::Link { at: TRUST.into(), to: HOST_CERTIFICATES.into() },
-        scratch(SESSIONS, 0o755, wire::Access::Read),
-    ];
-    if request.profile == Profile::Strict {
-        // It lists the keys of whoever has the same user id. In `nested` nothing may cover a part of
-        // `/proc`: the kernel would then refuse one of its own to a sandbox inside.
-        steps.push(wire::OwnStep::Blank { at: "/proc/keys".into() });
-    }
+    ]);
     steps.push(match &request.home {
         Home::Memory => scratch(&home, 0o700, wire::Access::Write),
         Home::Folder(path) => wire::OwnStep::Home {

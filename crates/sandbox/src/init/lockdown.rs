@@ -7,7 +7,7 @@ use cowork_sys::Errno;
 use cowork_sys::seccomp::{Instruction, Waiting, install, install_with_listener};
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, Scope,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -24,13 +24,17 @@ pub(crate) struct Locked {
 }
 
 /// Applies every layer to this process, for good.
-pub(crate) fn lock_down(begin: &Begin) -> Result<Locked, Failed> {
+pub(crate) fn lock_down(begin: &Begin, walls: Option<Walls>) -> Result<Locked, Failed> {
     set_limits(begin)?;
     rustix::process::umask(Mode::from_raw_mode(cowork_sys::spawn::USUAL_MASK));
     let guard = instructions(&begin.guard)?;
     let door = instructions(&begin.door)?;
     let outside = Outside::make();
-    let landlock_abi = raise_walls(&begin.walls)?;
+    // Those that were made for others are of no use.
+    let landlock_abi = match walls.filter(|made| made.wanted == begin.walls) {
+        Some(walls) => walls.raise()?,
+        None => raise_walls(&begin.walls)?,
+    };
     // The filter would hand the call to the broker.
     let scopes = outside.map_or(Probe::Untested, |outside| outside.try_scopes());
     install(&guard).step(|| "install the filter of system calls".into())?;
@@ -89,11 +93,39 @@ fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, Failed> {
         .collect())
 }
 
+/// Walls of Landlock that hold nobody yet. They are about the files that lie at their paths when they are
+/// made; what is put in the place of one of those later is not reached through them.
+pub(crate) struct Walls {
+    wanted: Vec<Wall>,
+    abi: u32,
+    ruleset: RulesetCreated,
+}
+
+fn refused(_error: RulesetError) -> Failed {
+    Failed::new("raise the Landlock walls", Errno::INVAL)
+}
+
 /// Restricts this process by Landlock, to the highest ABI that the kernel has. Returns it.
 fn raise_walls(walls: &[Wall]) -> Result<u32, Failed> {
-    let Some(number) = cowork_sys::identity::landlock_abi() else { return Ok(0) };
+    Walls::make(walls)?.map_or(Ok(0), Walls::raise)
+}
+
+impl Walls {
+    /// `None` where the kernel has none that could hold.
+    pub(crate) fn make(walls: &[Wall]) -> Result<Option<Self>, Failed> {
+        let Some(number) = cowork_sys::identity::landlock_abi() else { return Ok(None) };
+        let made = make_ruleset(walls, number)?;
+        Ok(made.map(|ruleset| Self { wanted: walls.to_vec(), abi: number, ruleset }))
+    }
+
+    fn raise(self) -> Result<u32, Failed> {
+        self.ruleset.restrict_self().map_err(refused)?;
+        Ok(self.abi)
+    }
+}
+
+fn make_ruleset(walls: &[Wall], number: u32) -> Result<Option<RulesetCreated>, Failed> {
     let abi = abi_of(number);
-    let refused = |_error| Failed::new("raise the Landlock walls", Errno::INVAL);
     let files = if walls.is_empty() { BitFlags::empty() } else { AccessFs::from_all(abi) };
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     if !files.is_empty() {
@@ -102,7 +134,7 @@ fn raise_walls(walls: &[Wall]) -> Result<u32, Failed> {
     if number >= 6 {
         ruleset = ruleset.scope(Scope::from_all(abi)).map_err(refused)?;
     } else if files.is_empty() {
-        return Ok(0);
+        return Ok(None);
     }
     let mut created = ruleset.create().map_err(refused)?;
     for wall in walls {
@@ -116,8 +148,7 @@ fn raise_walls(walls: &[Wall]) -> Result<u32, Failed> {
         }
         created = created.add_rule(PathBeneath::new(handle, rights)).map_err(refused)?;
     }
-    created.restrict_self().map_err(refused)?;
-    Ok(number)
+    Ok(Some(created))
 }
 
 /// No right lets a session resolve a UNIX socket by its path (ABI 9): what it bound itself it

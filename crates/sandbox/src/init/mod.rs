@@ -15,14 +15,19 @@ use crate::channel::{Channel, Peer};
 use commands::Commands;
 use cowork_api::guest::{Began, Begin};
 use cowork_sys::signal::Signals;
+pub(crate) use lockdown::Walls;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 
 /// Runs until the keeper or the kernel ends the session. On `control` the keeper tells how to lock
-/// down; on `commands` clients start commands.
-pub(crate) fn run(control: Channel, commands: Channel) -> Result<(), rustix::io::Errno> {
+/// down; on `commands` clients start commands. `walls` were made for it in advance.
+pub(crate) fn run(
+    control: Channel,
+    commands: Channel,
+    walls: Option<Walls>,
+) -> Result<(), rustix::io::Errno> {
     // The keeper of an ordinary user could not open this any more once the process is sealed.
     let storage =
         rustix::fs::open("/proc/self/io", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
@@ -32,7 +37,7 @@ pub(crate) fn run(control: Channel, commands: Channel) -> Result<(), rustix::io:
     let Some(packet) = control.receive(Peer::Trusted)? else { return Ok(()) };
     let begin = cowork_api::decode::<Begin>(&packet.bytes)
         .map_err(|_malformed| rustix::io::Errno::BADMSG)?;
-    match lockdown::lock_down(&begin) {
+    match lockdown::lock_down(&begin, walls) {
         Ok(locked) => {
             let message = cowork_api::encode(&locked.began);
             let handles = [Some(&locked.listener), storage.as_ref().ok()];

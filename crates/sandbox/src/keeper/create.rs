@@ -9,7 +9,7 @@ use crate::keeper::grounds::{Ground, Grounds, Standing};
 use crate::keeper::ids::{Maps, PoolId};
 use crate::keeper::interfaces::{self, Shown};
 use crate::keeper::network::Networks;
-use crate::keeper::newborn::{Kind, Newborn};
+use crate::keeper::newborn::{self, Kind, Newborn, Usual};
 use crate::keeper::nursery::{Birth, Born, Nursery, Unborn};
 use crate::keeper::observe::{self, Own, Report};
 use crate::keeper::session::Life;
@@ -22,7 +22,7 @@ use crate::kernel::{Extent, Failed, Step, attach, copy_mount, open_folder, path_
 use cowork_api::guest::{Began, Begin};
 use cowork_api::keeper::{Enforced, Failure, FailureCode, LimitState};
 use cowork_api::plan::{Access, Identity, Limits, OwnStep, SessionPlan};
-use cowork_api::seed::{Furnishing, Groups, Ids, Outlook};
+use cowork_api::seed::{Furnishing, Groundwork, Groups, Ids, Outlook};
 use cowork_sys::Errno;
 use cowork_sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, Propagation, RDONLY};
 use cowork_sys::process::SingleThreaded;
@@ -134,9 +134,12 @@ impl Maker<'_> {
         let template = self.templates.prepare(self.proof, self.grounds, &plan.root);
         let template = template.map_err(unable)?;
         let kind = Kind { template, inside: view::inside(standing, &plan.view) };
-        let mut newborn = match self.nursery.take(kind, &plan.limits) {
+        let groundwork = newborn::groundwork(plan, outlook);
+        let usual = Usual { kind, limits: plan.limits, groundwork };
+        let mut newborn = match self.nursery.take(usual) {
             Some(newborn) => newborn,
-            None => self.conceive(kind, &plan.limits)?,
+            // It is told at once, and carries everything out then.
+            None => self.conceive(kind, &plan.limits, Groundwork::default())?,
         };
         // It is told while it is born.
         let told = self.tell(plan, outlook, &mut newborn);
@@ -181,7 +184,12 @@ impl Maker<'_> {
     }
 
     /// Has a first process of that kind made, in a network and with an id of its own.
-    fn conceive(&mut self, kind: Kind, limits: &Limits) -> Result<Newborn, Unborn> {
+    fn conceive(
+        &mut self,
+        kind: Kind,
+        limits: &Limits,
+        groundwork: Groundwork,
+    ) -> Result<Newborn, Unborn> {
         let standing = self.grounds.mode();
         let (pool, maps) = match standing {
             Standing::User { .. } => (None, Maps::new()),
@@ -200,22 +208,25 @@ impl Maker<'_> {
             birthplace: birthplace.as_ref().map(AsFd::as_fd),
         };
         let lines = self.nursery.sow((self.proof, standing), self.networks, &birth)?;
-        let mut newborn = Newborn { born: None, lines, kind, pool, maps, group, limits: *limits };
+        let limited = *limits;
+        let mut newborn =
+            Newborn { born: None, lines, kind, pool, maps, group, limits: limited, groundwork };
         self.cgroups.complete(&mut newborn.group, limits);
         let entrances = newborn.group.entrances().map_err(unable_errno)?;
         let handles: Vec<_> =
             [self.keeper].into_iter().chain(entrances.iter().map(AsFd::as_fd)).collect();
         // If it is gone already, whoever waits for it finds out.
-        cowork_sys::ignore(newborn.lines.control.send(stage::SETTLE, &handles));
+        let groundwork = cowork_api::encode(&newborn.groundwork);
+        cowork_sys::ignore(newborn.lines.control.send(&groundwork, &handles));
         Ok(newborn)
     }
 
     /// Has one made that waits for a session like the last one. It is left at that if it fails: a
     /// session that comes has its own made, or says why it cannot.
     pub(crate) fn expect(&mut self) {
-        let Some((kind, limits)) = self.nursery.usual() else { return };
+        let Some(Usual { kind, limits, groundwork }) = self.nursery.usual() else { return };
         for _ in 0..TRIES {
-            let conceived = self.conceive(kind, &limits);
+            let conceived = self.conceive(kind, &limits, groundwork.clone());
             let born = conceived.and_then(|newborn| Ok((newborn, self.nursery.born()?)));
             match born {
                 Ok((newborn, born)) => {

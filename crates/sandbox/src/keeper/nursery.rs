@@ -7,11 +7,10 @@ use crate::channel::{Channel, Packet};
 use crate::keeper::create::{PATIENCE, explain_fork, next_packet, unable};
 use crate::keeper::grounds::Standing;
 use crate::keeper::network::Networks;
-use crate::keeper::newborn::{Kind, Newborn};
+use crate::keeper::newborn::{Newborn, Usual};
 use crate::keeper::template::Cradle;
 use crate::kernel::{Failed, Step};
 use cowork_api::keeper::Failure;
-use cowork_api::plan::Limits;
 use cowork_api::seed::{Beside, FromSeed, Ids, ToSeed};
 use cowork_sys::Errno;
 use cowork_sys::identity::{ASIDE, hand_over};
@@ -34,7 +33,7 @@ pub(crate) struct Nursery {
     /// One that waits for the next session.
     newborn: Option<Newborn>,
     /// What the last session wanted.
-    usual: Option<(Kind, Limits)>,
+    usual: Option<Usual>,
 }
 
 #[derive(Debug)]
@@ -116,16 +115,19 @@ impl Nursery {
     }
 
     /// The first process that waits for a session like this, if there is one.
-    pub(crate) fn take(&mut self, kind: Kind, limits: &Limits) -> Option<Newborn> {
-        self.usual = Some((kind, *limits));
-        let mut newborn = self.newborn.take_if(|newborn| newborn.kind == kind)?;
+    pub(crate) fn take(&mut self, usual: Usual) -> Option<Newborn> {
+        let limits = usual.limits;
+        let fits = |newborn: &mut Newborn| newborn.fits(&usual);
+        let newborn = self.newborn.take_if(fits);
+        self.usual = Some(usual);
+        let mut newborn = newborn?;
         // One whose groups take no other limits is of no use.
-        newborn.limit(limits).ok().map(|()| newborn)
+        newborn.limit(&limits).ok().map(|()| newborn)
     }
 
     /// What the next one would be like: the last.
-    pub(crate) fn usual(&self) -> Option<(Kind, Limits)> {
-        self.usual
+    pub(crate) fn usual(&self) -> Option<Usual> {
+        self.usual.clone()
     }
 
     /// Keeps one for the next session.
@@ -135,8 +137,10 @@ impl Nursery {
 
     /// Whether one waits that serves the usual session.
     pub(crate) fn expects(&self) -> bool {
-        let usual = self.usual.map(|(kind, _)| kind);
-        self.newborn.as_ref().map(|newborn| newborn.kind) == usual
+        match (&self.newborn, &self.usual) {
+            (Some(newborn), Some(usual)) => newborn.fits(usual),
+            (newborn, usual) => newborn.is_none() && usual.is_none(),
+        }
     }
 
     /// Starts the seed if there is none.

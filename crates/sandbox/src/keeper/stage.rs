@@ -6,7 +6,7 @@
 //! follows no symbolic link.
 
 use crate::channel::{Channel, Packet, Peer};
-use crate::init;
+use crate::init::{self, Walls};
 use crate::keeper::view::{self, make_folders};
 use crate::kernel::{
     Extent, Failed, Step, attach, below_root, copy_mount, locate, new_file_system, open_folder,
@@ -15,7 +15,7 @@ use crate::kernel::{
 use crate::seed::OPEN;
 use cowork_api::guest::Began;
 use cowork_api::plan::{Access, OwnStep, Profile};
-use cowork_api::seed::{Furnishing, Groups, Ids};
+use cowork_api::seed::{Furnishing, Groundwork, Groups, Ids};
 use cowork_sys::Errno;
 use cowork_sys::identity::{empty_bounding_set, join_new_session_keyring};
 use cowork_sys::mount::{Attributes, NODEV, NOSUID, RDONLY};
@@ -30,9 +30,6 @@ use rustix::net::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::path::{Path, PathBuf};
-
-/// Comes first, with a handle on the keeper and with the entrances of cgroups.
-pub(crate) const SETTLE: &[u8] = b"settle";
 
 /// Comes with what the keeper needs from inside the namespaces: the session's scratch, to know its
 /// files by, and the socket on which requests arrive.
@@ -50,8 +47,8 @@ pub(crate) fn run(
     (ids, gate): (Ids, OwnedFd),
 ) -> ! {
     match furnish(proof, &control, ids, gate) {
-        // Nothing of what it took is open any more but these two.
-        Ok(()) => leave(u8::from(init::run(control, commands.into()).is_err())),
+        // Nothing of what it took is open any more but these two, and the walls.
+        Ok(walls) => leave(u8::from(init::run(control, commands.into(), walls).is_err())),
         Err(failed) => {
             let report = Began::Failed { step: failed.step, errno: failed.errno.raw_os_error() };
             // If it cannot be sent the keeper sees the socket close, which is a failure as well.
@@ -66,10 +63,15 @@ fn furnish(
     control: &Channel,
     ids: Ids,
     gate: OwnedFd,
-) -> Result<(), Failed> {
+) -> Result<Option<Walls>, Failed> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .step(|| "tie the session to the keeper".into())?;
-    settle(proof, hear(control)?, ids, gate)?;
+    let packet = hear(control)?;
+    let groundwork = cowork_api::decode::<Groundwork>(&packet.bytes)
+        .map_err(|_malformed| Errno::BADMSG)
+        .step(|| "read what every session has".into())?;
+    settle(proof, packet.handles, ids, gate)?;
+    let (laid, walls) = lay(&groundwork)?;
     let packet = hear(control)?;
     let wanted = cowork_api::decode::<Furnishing>(&packet.bytes)
         .map_err(|_malformed| Errno::BADMSG)
@@ -85,27 +87,52 @@ fn furnish(
     };
     rustix::system::sethostname(wanted.id.as_bytes()).step(|| "set the host name".into())?;
 
-    let root = open_folder(Path::new("/")).step(|| "open the root".into())?;
-    let scratch = make_scratch(&root, wanted.scratch)?;
-    let mut builder = Builder { root: &root, scratch: &scratch, folders: Vec::new(), made: 0 };
-    for step in &wanted.own {
-        builder.carry_out(step, grants.as_fd(), home.as_ref())?;
+    let (mut builder, rest) = match laid {
+        None => (Builder::begin(wanted.scratch)?, wanted.own.as_slice()),
+        Some(builder) => {
+            let rest = wanted.own.strip_prefix(groundwork.own.as_slice());
+            let rest = rest.filter(|_| wanted.scratch == groundwork.scratch).ok_or(Errno::INVAL);
+            (builder, rest.step(|| "go on from what every session has".into())?)
+        }
+    };
+    for step in rest {
+        builder.carry_out(step, Some(grants.as_fd()), home.as_ref())?;
     }
     if let Some((outlook, mounts)) = seen {
         builder.show_host(outlook, mounts)?;
     }
+    let Builder { root, scratch, .. } = builder;
     refuse_bare(&root, &scratch)?;
     let requests = listen_for_requests().step(|| format!("listen at {REQUESTS}"))?;
     let handles = [scratch.as_fd(), requests.as_fd()];
     control.send(PLACED, &handles).step(|| "report the placed mounts".into())?;
     limit_namespaces(wanted.profile)?;
-    give_up()
+    give_up()?;
+    Ok(walls)
+}
+
+/// Carries out what is the same for every session like this one.
+fn lay(groundwork: &Groundwork) -> Result<(Option<Builder>, Option<Walls>), Failed> {
+    if groundwork.own.is_empty() {
+        return Ok((None, None));
+    }
+    let mut builder = Builder::begin(groundwork.scratch)?;
+    for step in &groundwork.own {
+        builder.carry_out(step, None, None)?;
+    }
+    let walls = if groundwork.walls.is_empty() { None } else { Walls::make(&groundwork.walls)? };
+    Ok((Some(builder), walls))
 }
 
 /// Does what is the same for every session: enters its cgroups, takes its ids when `gate` says that
 /// they are mapped, and leaves what remains of the keeper's.
-fn settle(proof: &SingleThreaded, packet: Packet, ids: Ids, gate: OwnedFd) -> Result<(), Failed> {
-    let mut handles = packet.handles.into_iter();
+fn settle(
+    proof: &SingleThreaded,
+    handles: Vec<OwnedFd>,
+    ids: Ids,
+    gate: OwnedFd,
+) -> Result<(), Failed> {
+    let mut handles = handles.into_iter();
     let keeper = handles.next().ok_or(Errno::BADMSG).step(|| "take over a handle".into())?;
     if has_ended(keeper.as_fd()) {
         // The keeper died before this process asked to die with it.
@@ -207,19 +234,26 @@ pub(crate) fn inodes_for(bytes: u64) -> u64 {
 }
 
 /// Carries out the session's own steps.
-pub(crate) struct Builder<'a> {
-    pub(crate) root: &'a OwnedFd,
-    pub(crate) scratch: &'a OwnedFd,
+pub(crate) struct Builder {
+    pub(crate) root: OwnedFd,
+    pub(crate) scratch: OwnedFd,
     /// Folders placed so far, by their path, with a writable handle where mount points can be made.
     pub(crate) folders: Vec<(PathBuf, Option<OwnedFd>)>,
     made: u32,
 }
 
-impl Builder<'_> {
+impl Builder {
+    /// With a scratch of this many bytes.
+    fn begin(scratch: u64) -> Result<Self, Failed> {
+        let root = open_folder(Path::new("/")).step(|| "open the root".into())?;
+        let scratch = make_scratch(&root, scratch)?;
+        Ok(Self { root, scratch, folders: Vec::new(), made: 0 })
+    }
+
     fn carry_out(
         &mut self,
         step: &OwnStep,
-        grants: BorrowedFd<'_>,
+        grants: Option<BorrowedFd<'_>>,
         home: Option<&OwnedFd>,
     ) -> Result<(), Failed> {
         let common = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
@@ -249,7 +283,7 @@ impl Builder<'_> {
                 let name = self.next_name();
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let mode = Mode::from_raw_mode(0o444);
-                openat(self.scratch, &*name, flags, mode).map(drop).step(named)?;
+                openat(&self.scratch, &*name, flags, mode).map(drop).step(named)?;
                 let blank = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One);
                 let blank = blank.step(named)?;
                 let set = RDONLY | NOSUID | NODEV;
@@ -259,6 +293,8 @@ impl Builder<'_> {
             }
             OwnStep::Link { at, to } => self.place_link(at, to),
             OwnStep::Grants { at, .. } => {
+                let named = || "place the folder of grants".to_owned();
+                let grants = grants.ok_or(Errno::INVAL).step(named)?;
                 self.make_place(at)?;
                 self.folders.push((below_root(at), None));
                 self.place(grants, at)
@@ -275,9 +311,9 @@ impl Builder<'_> {
         let named = || format!("make the session's {}", String::from_utf8_lossy(at));
         self.make_place(at)?;
         let name = self.next_name();
-        mkdirat(self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
+        mkdirat(&self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(self.scratch, &*name, flags, Mode::empty()).step(named)?;
+        let folder = openat(&self.scratch, &*name, flags, Mode::empty()).step(named)?;
         // Set apart from mkdir, whose mode the umask would cut.
         rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode)).step(named)?;
         let mount = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One).step(named)?;
@@ -293,13 +329,14 @@ impl Builder<'_> {
     fn place_notes(&mut self, at: &[u8], files: &[(String, Vec<u8>)]) -> Result<(), Failed> {
         let named = || format!("write the files of {}", String::from_utf8_lossy(at));
         let name = self.next_name();
-        mkdirat(self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
+        mkdirat(&self.scratch, &*name, Mode::from_raw_mode(0o755)).step(named)?;
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(self.scratch, &*name, folder, Mode::empty()).step(named)?;
+        let folder = openat(&self.scratch, &*name, folder, Mode::empty()).step(named)?;
         for (file, contents) in files {
             let path = format!("{name}/{file}");
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            let file = openat(self.scratch, path, flags, Mode::from_raw_mode(0o644)).step(named)?;
+            let file =
+                openat(&self.scratch, path, flags, Mode::from_raw_mode(0o644)).step(named)?;
             let mut rest = contents.as_slice();
             while !rest.is_empty() {
                 let written = rustix::io::write(&file, rest).step(named)?;

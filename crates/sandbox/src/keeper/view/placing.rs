@@ -33,7 +33,7 @@ struct Covers {
     file: Option<String>,
 }
 
-impl Builder<'_> {
+impl Builder {
     /// Puts the host's tree into the session's root, and at each place what is to be seen there.
     pub(crate) fn show_host(
         &mut self,
@@ -116,9 +116,9 @@ impl Builder<'_> {
     fn make_cover(&mut self, kind: FileType) -> Result<String, Errno> {
         let name = self.next_name();
         if kind == FileType::Directory {
-            mkdirat(self.scratch, &*name, Mode::from_raw_mode(0o755))?;
+            mkdirat(&self.scratch, &*name, Mode::from_raw_mode(0o755))?;
         } else {
-            make_file(self.scratch, Path::new(&name), b"")?;
+            make_file(&self.scratch, Path::new(&name), b"")?;
         }
         Ok(name)
     }
@@ -134,7 +134,7 @@ impl Builder<'_> {
             target => target.step(named)?,
         };
         let name = self.next_name();
-        make_file(self.scratch, Path::new(&name), contents).step(named)?;
+        make_file(&self.scratch, Path::new(&name), contents).step(named)?;
         let mount = copy_mount(self.scratch.as_fd(), Path::new(&name), Extent::One).step(named)?;
         restrict(mount.as_fd(), &READ_ONLY).step(named)?;
         attach(mount.as_fd(), target.as_fd()).step(named)
