@@ -72,6 +72,18 @@ pub(crate) fn changes(work: &Work) -> bool {
     }
 }
 
+/// Whether the work is done with the records, whatever the folders are like at the moment.
+pub(crate) fn reads_records_alone(work: &Work) -> bool {
+    match work {
+        Work::Sets | Work::Mutations { .. } | Work::Programs { .. } => true,
+        Work::Changes(_)
+        | Work::Differences { .. }
+        | Work::Undo { .. }
+        | Work::Redo { .. }
+        | Work::Apply { .. } => false,
+    }
+}
+
 /// Carries out an order, and writes the report to a file.
 pub(crate) fn work(order: &Order, found: BorrowedFd<'_>) -> Result<(), Errno> {
     let report = carry_out(order)

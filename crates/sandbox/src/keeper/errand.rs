@@ -65,12 +65,15 @@ pub(crate) enum Work {
 
 impl Work {
     /// Whether the two must not be under way together: both are about the records of one session,
-    /// and one of them adds to these.
+    /// one of them adds to these, and the other adds as well or looks at the folders. Whoever reads the
+    /// records alone may: a session goes on and adds to them meanwhile, too.
     fn disturbs(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Clerk { order: one, .. }, Self::Clerk { order: other, .. }) => {
+                let works = [&one.work, &other.work];
                 one.store.folder == other.store.folder
-                    && (clerk::changes(&one.work) || clerk::changes(&other.work))
+                    && works.into_iter().any(clerk::changes)
+                    && !works.into_iter().any(clerk::reads_records_alone)
             }
             _ => false,
         }
@@ -444,7 +447,7 @@ fn run(keeper: Pid, work: &Work, opened: &[OwnedFd], found: &OwnedFd) -> Result<
 #[cfg(test)]
 mod tests {
     use super::{Asker, Errands, Work};
-    use cowork_api::files::{self, Choice, Kept, Order};
+    use cowork_api::files::{self, Choice, Kept, Order, Selection, Sets};
     use cowork_api::plan::Identity;
 
     fn clerk(store: u64, work: files::Work) -> Work {
@@ -464,7 +467,8 @@ mod tests {
 
     #[test]
     fn who_adds_to_records_has_them_alone_and_in_turn() {
-        let look = |store| clerk(store, files::Work::Sets);
+        let meant = Selection { sets: Sets::All, paths: Vec::new() };
+        let look = |store| clerk(store, files::Work::Changes(meant.clone()));
         assert!(redo(1).disturbs(&look(1)) && look(1).disturbs(&redo(1)));
         assert!(redo(1).disturbs(&redo(1)));
         assert!(!look(1).disturbs(&look(1)) && !redo(1).disturbs(&redo(2)));
@@ -479,5 +483,15 @@ mod tests {
             calls.push(asker.call);
         }
         assert_eq!(calls, [1, 2, 3]);
+    }
+
+    #[test]
+    fn who_reads_records_alone_holds_nobody_up() {
+        let audit = files::Work::Mutations { after: 0, most: 1, looked: 0 };
+        let programs = files::Work::Programs { after: 0, selection: None };
+        for work in [files::Work::Sets, audit, programs] {
+            let read = clerk(1, work);
+            assert!(!redo(1).disturbs(&read) && !read.disturbs(&redo(1)), "{read:?}");
+        }
     }
 }
