@@ -2,7 +2,7 @@
 //!
 //! A program that looks a name up gets an address out of a range that leads nowhere but here; the
 //! connection that it then makes to it tells the name. A name has the same IPv4 and IPv6 address for
-//! as long as its session runs: the process writes them down ([`crate::kept`]), and the next one begins
+//! as long as its session runs: the process writes them down (`kept.rs`), and the next one begins
 //! with what is written. Where a name is put depends on the name alone, and on the names before it only
 //! where two would share a place.
 //!
