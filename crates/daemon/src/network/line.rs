@@ -266,8 +266,9 @@ impl Line {
 
     /// Hears nothing for a moment, in which what it says gathers in its socket.
     pub(crate) async fn rest(&self) {
-        /// How long that is: a person does not notice, and many connections fit into it.
-        const MOMENT: Duration = Duration::from_millis(5);
+        /// How long that is: several connections fit into it, and what comes in it at most fits into
+        /// the socket. What does not has the process wait for room, and in the end refuse.
+        const MOMENT: Duration = Duration::from_millis(1);
         self.packets.look_away().await;
         tokio::time::sleep(MOMENT).await;
     }
