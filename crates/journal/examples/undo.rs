@@ -104,21 +104,14 @@ impl Room {
     }
 
     fn make(&self, hand: &mut Hand, by: By) -> Result<(), Errno> {
-        let root = self.open("grant")?;
         for number in 0..FOLDERS {
-            let path = format!("folder{number}");
-            let name = CString::new(path.as_bytes()).map_err(|_nul| Errno::INVAL)?;
-            let spot = Spot { folder: 1, parent: root.as_fd(), name: &name, path: path.as_bytes() };
-            hand.make_folder(by, spot, Mode::from_raw_mode(0o755))?;
-            let folder = self.open(&format!("grant/{path}"))?;
+            let folder = format!("folder{number}");
+            self.at("", &folder, |spot| hand.make_folder(by, spot, Mode::from_raw_mode(0o755)))?;
             for number in 0..FILES {
-                let name = format!("file{number}");
-                let path = format!("{path}/{name}");
-                let name = CString::new(name).map_err(|_nul| Errno::INVAL)?;
-                let spot =
-                    Spot { folder: 1, parent: folder.as_fd(), name: &name, path: path.as_bytes() };
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-                let opened = hand.open_file(by, spot, flags, Mode::from_raw_mode(0o644))?;
+                let opened = self.at(&folder, &format!("file{number}"), |spot| {
+                    hand.open_file(by, spot, flags, Mode::from_raw_mode(0o644))
+                })?;
                 if let Opened::File(file) = opened {
                     rustix::io::write(&file, &[b'x'; 1000])?;
                 }
@@ -128,22 +121,27 @@ impl Room {
     }
 
     fn remove(&self, hand: &mut Hand, by: By) -> Result<(), Errno> {
-        let root = self.open("grant")?;
         for number in 0..FOLDERS {
-            let path = format!("folder{number}");
-            let folder = self.open(&format!("grant/{path}"))?;
+            let folder = format!("folder{number}");
             for number in 0..FILES {
-                let name = format!("file{number}");
-                let path = format!("{path}/{name}");
-                let name = CString::new(name).map_err(|_nul| Errno::INVAL)?;
-                let spot =
-                    Spot { folder: 1, parent: folder.as_fd(), name: &name, path: path.as_bytes() };
-                hand.remove(by, spot)?;
+                self.at(&folder, &format!("file{number}"), |spot| hand.remove(by, spot))?;
             }
-            let name = CString::new(path.as_bytes()).map_err(|_nul| Errno::INVAL)?;
-            let spot = Spot { folder: 1, parent: root.as_fd(), name: &name, path: path.as_bytes() };
-            hand.remove_folder_entry(by, spot)?;
+            self.at("", &folder, |spot| hand.remove_folder_entry(by, spot))?;
         }
         Ok(())
+    }
+
+    /// Does something with a name in a folder of the granted one.
+    fn at<T>(
+        &self,
+        folder: &str,
+        name: &str,
+        work: impl FnOnce(Spot<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let parent = self.open(&format!("grant/{folder}"))?;
+        let path = Path::new(folder).join(name);
+        let name = CString::new(name).map_err(|_nul| Errno::INVAL)?;
+        let path = path.as_os_str().as_encoded_bytes();
+        work(Spot { folder: 1, parent: parent.as_fd(), name: &name, path })
     }
 }

@@ -132,6 +132,13 @@ fn udp_is_refused_at_once(person: Person) {
 }
 
 /// The request of a session that waits for the user.
+/// Starts what gets something of a host in a session.
+fn get(site: &Site, id: &str, path: &str) -> std::process::Child {
+    let url = format!("http://web.example/{path}");
+    let mut command = site.cowork(&["exec", id, "--", "curl", "-sS", &url]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
+}
+
 #[track_caller]
 fn pending(site: &Site, id: &str) -> Value {
     let begin = Instant::now();
@@ -152,11 +159,7 @@ fn an_unknown_host_waits_for_the_user(person: Person) {
     let site = Site::of(person);
     let id = site.say(&["new", "--net", "ask"]).good();
     let id = id.trim();
-    let ask = |path: &str| {
-        let url = format!("http://web.example/{path}");
-        let mut command = site.cowork(&["exec", id, "--", "curl", "-sS", &url]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
-    };
+    let ask = |path| get(site, id, path);
     let waiting = ask("asked-no");
     let request = pending(site, id);
     assert_eq!(request["kind"], "host");
@@ -209,11 +212,7 @@ fn one_answer_is_for_all_of_a_host_that_waits(person: Person) {
     let site = Site::of(person);
     let id = site.say(&["new", "--net", "ask"]).good();
     let id = id.trim();
-    let ask = |path: &str| {
-        let url = format!("http://web.example/{path}");
-        let mut command = site.cowork(&["exec", id, "--", "curl", "-sS", &url]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
-    };
+    let ask = |path| get(site, id, path);
     let said = |child: std::process::Child| {
         let output = child.wait_with_output().expect("it ends");
         String::from_utf8_lossy(&output.stdout).into_owned()
